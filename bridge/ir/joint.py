@@ -1,0 +1,66 @@
+"""A captured graph: fx nodes with fake tensors, and what each input and output is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from torch import fx
+
+Boxed = Callable[[list[Any]], Sequence[Any]]
+"""A compiled graph: takes its inputs in a list, which it empties, and returns the outputs in order."""
+
+
+class Phase(str, Enum):
+    """When a graph runs."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    INFERENCE = "inference"
+    JOINT = "joint"
+    OPTIMIZER = "optimizer"
+
+
+class Role(str, Enum):
+    """What an input or an output of a graph is."""
+
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    INPUT = "input"
+    TANGENT = "tangent"
+    SAVED = "saved"
+    SIZE = "size"
+    OUTPUT = "output"
+    GRADIENT = "gradient"
+    MUTATED = "mutated"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One functional graph of ATen ops.
+
+    name: "graph_0" and so on, shared by the forward and the backward of one joint graph.
+    inputs, outputs: a role for each placeholder and each result, in order.
+    input_names: the user's name for an input where it has one ("layer.weight"), else "".
+    """
+
+    name: str
+    phase: Phase
+    module: fx.GraphModule
+    inputs: tuple[Role, ...]
+    outputs: tuple[Role, ...]
+    input_names: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> list[fx.Node]:
+        """The nodes in program order."""
+        return list(self.module.graph.nodes)
+
+
+@dataclass(frozen=True)
+class JointGraph(Graph):
+    """Forward and backward as one graph. The first `forward_outputs` results are the forward's, the rest gradients."""
+
+    forward_outputs: int = 0

@@ -1,0 +1,6 @@
+"""The ledger: every node that did not run in TVM, and every other way in which a dead end was met."""
+
+from bridge.ledger.event import DeadEnd, Event
+from bridge.ledger.ledger import Ledger
+
+__all__ = ["DeadEnd", "Event", "Ledger"]

@@ -1,0 +1,54 @@
+"""What `bridge.compile` can be told, checked once and then handed down unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from bridge.errors import BadOption
+
+FALLBACK_ON_CPU: tuple[str, ...] = ("eager",)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of one compilation.
+
+    target: "tvm", "inductor", "eager", or a TVM target as a string or a mapping.
+    dynamic: as in `torch.compile`: None lets torch decide, True and False force it.
+    fallback: backends that take what TVM does not, in order; the last one has to be "eager".
+    library: call ATen for matrix products, convolutions and attention; False makes TVM generate them.
+    partitioner: how the joint graph is split: "min_cut" recomputes cheap values, "default" saves them.
+    timeout: seconds that one build in the worker may take before it counts as hung.
+    denied: names of overloads that TVM is not given ("aten.gelu.default"), for experiments and bisection.
+    """
+
+    target: str | Mapping[str, Any] = "tvm"
+    dynamic: bool | None = None
+    fallback: tuple[str, ...] | None = None
+    library: bool = True
+    partitioner: Literal["min_cut", "default"] = "min_cut"
+    timeout: float = 300.0
+    denied: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.partitioner not in ("min_cut", "default"):
+            raise BadOption(f"partitioner={self.partitioner!r}: choose 'min_cut' or 'default'")
+        if self.dynamic not in (None, True, False):
+            raise BadOption(f"dynamic={self.dynamic!r}: choose None, True or False")
+        if self.timeout <= 0:
+            raise BadOption(f"timeout={self.timeout!r}: give seconds above zero")
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The backends that take what TVM does not, in the order in which they are asked."""
+        return FALLBACK_ON_CPU if self.fallback is None else self.fallback
+
+    def updated(self, changes: Mapping[str, Any]) -> Options:
+        """These options with some changed. Raises BadOption for a name that is none of them."""
+        known = {f.name for f in fields(self)}
+        for name in changes:
+            if name not in known:
+                raise BadOption(f"no option {name!r}; there are {', '.join(sorted(known))}")
+        return replace(self, **changes)

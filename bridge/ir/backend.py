@@ -13,18 +13,28 @@ from bridge.ledger import DeadEnd
 
 @dataclass(frozen=True)
 class Refusal:
-    """A backend's answer that it does not take a node, with the reason in words."""
+    """A backend's answer that it does not take a node, with the reason in words.
+
+    kind: a finer class within the dead end, as in `Event.kind`.
+    """
 
     dead_end: DeadEnd
     detail: str
     kind: str = ""
 
 
-class Backend(Protocol):
-    """What takes nodes. `accepts` is asked once a node and is cheap; `build` gives a callable over the node's tensors."""
+class Asked(Protocol):
+    """What can be asked whether it takes a node. It is asked once a node, and answering is cheap."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def accepts(self, node: fx.Node) -> Refusal | None: ...
 
-    def build(self, node: fx.Node) -> Callable[..., Any]: ...
+
+class Backend(Asked, Protocol):
+    """What runs the nodes that TVM does not: each as one call-out."""
+
+    def build(self, node: fx.Node) -> tuple[Callable[..., Any], dict[str, int]]:
+        """The node as a function of the values of `callout_inputs(node)`, and which overloads one call dispatches."""
+        ...

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 
 class BridgeError(Exception):
     """Base of every error that the bridge raises on purpose."""
@@ -24,4 +26,16 @@ class LedgerFormatError(BridgeError, ValueError):
 
 
 class WorkerFailure(BridgeError, RuntimeError):
-    """The compiler's worker process died, hung or answered with an error."""
+    """The compiler's worker process did not do what it was asked.
+
+    kind: "died" (a signal or an exit), "hung" (no answer in time, killed) or "error" (it answered that it failed).
+    detail: the signal and the last lines of stderr, the seconds waited, or the worker's own message.
+    """
+
+    def __init__(self, kind: Literal["died", "hung", "error"], detail: str) -> None:
+        super().__init__(kind, detail)
+        self.kind = kind
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"the compiler's worker {'failed' if self.kind == 'error' else self.kind}: {self.detail}"

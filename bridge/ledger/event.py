@@ -28,6 +28,7 @@ class Event:
     count: how many nodes or times. bytes: of data copied or moved. seconds: of time lost, where it was measured.
     source: the user's own line, "model.py:12 in forward: y = torch.sort(x)".
     node: the name of the node in the graph, "" where there is none.
+    model: the name of the model, in a file that holds several.
     """
 
     dead_end: DeadEnd
@@ -44,3 +45,4 @@ class Event:
     seconds: float = 0.0
     source: str = ""
     node: str = ""
+    model: str = ""

@@ -160,7 +160,7 @@ class _Child:
     """A running process with the parent's ends of its pipes, and a file that holds what it printed."""
 
     def __init__(self, module: str) -> None:
-        self._printed = tempfile.TemporaryFile()  # noqa: SIM115: it lives as long as the process
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
         fcntl.fcntl(self._printed, fcntl.F_SETFL, os.O_APPEND)
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from bridge.ir.joint import Boxed, Graph
+from bridge.ledger import Way
 
-
-class Way(str, Enum):
-    """The four ways in which a node can run."""
-
-    GENERATED = "generated"
-    LIBRARY = "library"
-    FALLBACK = "fallback"
-    UNCAPTURED = "uncaptured"
+__all__ = ["CallOut", "CompiledGraph", "Way"]
 
 
 @dataclass(frozen=True)

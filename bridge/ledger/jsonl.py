@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.errors import LedgerFormatError
 from bridge.ledger.event import DeadEnd, Event
-from bridge.ledger.record import Measure, Placement, Record
+from bridge.ledger.record import Measure, Placement, Record, Way
 
 FORMAT = "bridge-ledger"
 SCHEMA = 1
@@ -163,6 +163,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "int": _exactly(int),
     "float": float,
     "DeadEnd": DeadEnd,
+    "Way": Way,
     "tuple[str, ...]": _tuple_of(_exactly(str)),
     "tuple[float, ...]": _tuple_of(float),
     "tuple[tuple[int | str, ...], ...]": _tuple_of(_tuple_of(_size)),

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from bridge.ledger.event import Event
+
+
+class Way(str, Enum):
+    """The four ways in which a node can run."""
+
+    GENERATED = "generated"
+    LIBRARY = "library"
+    FALLBACK = "fallback"
+    UNCAPTURED = "uncaptured"
 
 
 @dataclass(frozen=True)
 class Placement:
     """How many nodes of one overload run in one way in one graph.
 
-    op: the ATen overload. way: "generated", "library", "fallback" or "uncaptured".
-    graph, phase, model: as in `Event`.
+    op: the ATen overload. graph, phase, model: as in `Event`.
     """
 
     op: str
-    way: str
+    way: Way
     nodes: int
     graph: str = ""
     phase: str = ""

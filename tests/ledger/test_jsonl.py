@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import LedgerFormatError
-from bridge.ledger import DeadEnd, Event, Measure, Placement
+from bridge.ledger import DeadEnd, Event, Measure, Placement, Way
 from bridge.ledger.jsonl import SCHEMA, append, read, write
 
 TEXT = st.text(max_size=20)
@@ -35,7 +35,7 @@ EVENTS = st.builds(
     node=TEXT,
     model=TEXT,
 )
-PLACEMENTS = st.builds(Placement, op=TEXT, way=TEXT, nodes=COUNT, graph=TEXT, phase=TEXT, model=TEXT)
+PLACEMENTS = st.builds(Placement, op=TEXT, way=st.sampled_from(Way), nodes=COUNT, graph=TEXT, phase=TEXT, model=TEXT)
 MEASURES = st.builds(
     Measure,
     name=TEXT,

@@ -1,0 +1,1 @@
+"""The rows, by family. Importing this package fills the table."""

@@ -1,0 +1,51 @@
+"""Sizes, types and devices read from fake tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_arg
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def fake(value: Any) -> Any:
+    """An argument as it stands in a graph, with every fx node replaced by its fake tensor or size."""
+    return map_arg(value, lambda node: node.meta.get("val"))
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """What lists, tuples and mappings hold, however nested, in order."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from leaves(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def tensors_of(node: fx.Node) -> list[torch.Tensor]:
+    """The fake tensors that a node reads and gives, inputs first."""
+    read = leaves(fake([list(node.args), dict(node.kwargs)]))
+    return [v for v in (*read, *leaves(node.meta.get("val"))) if isinstance(v, torch.Tensor)]
+
+
+def is_size(node: fx.Node) -> bool:
+    """The node computes a size or another plain number, not a tensor."""
+    val = node.meta.get("val")
+    return isinstance(val, (int, float, *SYMBOLIC))
+
+
+def symbols_of(node: fx.Node) -> set[str]:
+    """The names of the symbolic sizes and scalars that a node reads or gives."""
+    found: set[str] = set()
+    for value in leaves([fake([list(node.args), dict(node.kwargs)]), node.meta.get("val")]):
+        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(size, SYMBOLIC):
+                found.update(str(s) for s in size.node.expr.free_symbols)
+    return found

@@ -1,0 +1,99 @@
+"""Coverage: in which of the four ways the nodes of a model ran, and which dead ends it met."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bridge.ledger import DeadEnd, Event, Placement, Way
+
+Ways = Mapping[Way, int]
+"""How many nodes ran in each way, all four ways named."""
+
+DEAD_END_TITLES = {
+    DeadEnd.COVERAGE: "coverage",
+    DeadEnd.DYNAMIC_SHAPE: "dynamic shape",
+    DeadEnd.API_INSTABILITY: "API instability",
+    DeadEnd.INPLACE_OPTIMIZER: "in-place optimizer",
+    DeadEnd.MAINTENANCE: "maintenance",
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Events that are alike: one op, met for one reason, taken by one backend.
+
+    sources: the user's lines, each once. phases: in which it was met.
+    """
+
+    dead_end: DeadEnd
+    kind: str
+    op: str
+    detail: str
+    backend: str
+    count: int
+    phases: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How a model's nodes ran: by phase and by op, and why some did not run in TVM, the commonest reason first."""
+
+    phases: Mapping[str, Ways]
+    ops: Mapping[str, Ways]
+    dead_ends: Mapping[DeadEnd, int]
+    reasons: tuple[Reason, ...]
+
+    @property
+    def total(self) -> Ways:
+        """Nodes in each way, over all phases."""
+        return {way: sum(ways[way] for ways in self.phases.values()) for way in Way}
+
+    @property
+    def nodes(self) -> int:
+        return sum(self.total.values())
+
+
+def share(ways: Ways, way: Way) -> float:
+    """Percentage of the nodes that ran in this way; 0 where there are none."""
+    nodes = sum(ways.values())
+    return 100 * ways[way] / nodes if nodes else 0.0
+
+
+def coverage(events: Iterable[Event], placements: Iterable[Placement]) -> Coverage:
+    """Count what was recorded."""
+    events, placements = tuple(events), tuple(placements)
+    dead_ends: Counter[DeadEnd] = Counter()
+    for event in events:
+        dead_ends[event.dead_end] += event.count
+    return Coverage(
+        phases=_ways_by((placement.phase, placement) for placement in placements),
+        ops=_ways_by((placement.op, placement) for placement in sorted(placements, key=lambda one: one.op)),
+        dead_ends={dead_end: dead_ends[dead_end] for dead_end in DeadEnd},
+        reasons=_reasons(events),
+    )
+
+
+def _ways_by(keyed: Iterable[tuple[str, Placement]]) -> dict[str, Ways]:
+    counts: dict[str, Counter[Way]] = {}
+    for key, placement in keyed:
+        counts.setdefault(key, Counter())[placement.way] += placement.nodes
+    return {key: {way: ways[way] for way in Way} for key, ways in counts.items()}
+
+
+def _reasons(events: tuple[Event, ...]) -> tuple[Reason, ...]:
+    alike: dict[tuple[DeadEnd, str, str, str, str], list[Event]] = {}
+    for event in events:
+        alike.setdefault((event.dead_end, event.kind, event.op, event.detail, event.backend), []).append(event)
+    reasons = [
+        Reason(
+            *key,
+            count=sum(event.count for event in group),
+            phases=tuple(dict.fromkeys(event.phase for event in group if event.phase)),
+            sources=tuple(dict.fromkeys(event.source for event in group if event.source)),
+        )
+        for key, group in alike.items()
+    ]
+    return tuple(sorted(reasons, key=lambda reason: -reason.count))

@@ -1,0 +1,59 @@
+"""A report as one HTML page that needs nothing from anywhere else."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from bridge.ledger import DeadEnd, Way
+from bridge.report.chart import line_chart, range_bar, share_bar
+from bridge.report.coverage import DEAD_END_TITLES, Ways, share
+from bridge.report.numbers import percent, seconds
+from bridge.report.report import Report
+from bridge.report.training import REFERENCE, Timing, Training
+
+_EXPLAINED = {
+    DeadEnd.COVERAGE: "TVM has no operator for it",
+    DeadEnd.DYNAMIC_SHAPE: "a size is not known when compiling",
+    DeadEnd.API_INSTABILITY: "the frameworks' own interfaces moved",
+    DeadEnd.INPLACE_OPTIMIZER: "something is written in place",
+    DeadEnd.MAINTENANCE: "TVM failed on what it should do",
+}
+
+
+def report_html(report: Report) -> str:
+    """The page as text."""
+    environment = Environment(
+        loader=PackageLoader("bridge.report"),
+        autoescape=select_autoescape(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(seconds=seconds, percent=percent)
+    return environment.get_template("report.html").render(
+        report=report,
+        ways=tuple(Way),
+        titles=DEAD_END_TITLES,
+        explained=_EXPLAINED,
+        reference=REFERENCE,
+        share=share,
+        losses=_losses,
+        ways_bar=_ways_bar,
+        step_bar=_step_bar,
+    )
+
+
+def _losses(training: Training) -> Markup:
+    return Markup(line_chart(training.losses, "training step"))
+
+
+def _ways_bar(ways: Ways) -> Markup:
+    return Markup(share_bar({way.value: share(ways, way) for way in Way}))
+
+
+def _step_bar(timing: Timing, training: Training) -> Markup:
+    if timing.step is None or timing.low is None or timing.high is None:
+        return Markup("")
+    largest = max(other.high or 0.0 for other in training.timings)
+    return Markup(range_bar(timing.step, timing.low, timing.high, max(largest, timing.step)))

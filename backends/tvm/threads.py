@@ -1,0 +1,191 @@
+"""TVM's parallel loops on torch's own OpenMP threads.
+
+TVM brings a thread pool of its own. Its threads and torch's spin against one another while they wait, which makes a
+training step several times slower. TVM lets a process replace the function that starts a parallel loop; ours asks
+torch how many threads to use and starts them by the OpenMP library that torch is bound to. It is LLVM IR, compiled by
+TVM itself, with the addresses of torch's functions as constants: no C compiler and no symbol lookup take part.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+import tvm
+import tvm_ffi
+
+from bridge.backends.tvm.compat import tirx
+
+_CALLED = {
+    "threads": "_ZN2at15get_num_threadsEv",  # at::get_num_threads: also sets up a thread that torch has not met yet
+    "parallel": "GOMP_parallel",
+    "barrier": "GOMP_barrier",
+    "team_size": "omp_get_num_threads",
+    "thread": "omp_get_thread_num",
+}
+
+# A kernel divides its loop by the team size that OpenMP really gave: under OMP_DYNAMIC and OMP_THREAD_LIMIT it is smaller
+# than the one asked for. After a fork OpenMP's threads are gone and a parallel region would wait for them forever, so
+# the loop runs on the one thread that is there.
+_LAUNCHER = r"""
+{layout}
+%Work = type {{ ptr, ptr, i32 }}
+%Team = type {{ ptr, i32 }}
+@forked = internal global i32 0
+@kind = private constant [13 x i8] c"RuntimeError\00"
+@message = private constant [42 x i8] c"a task of a kernel's parallel loop failed\00"
+
+define internal void @task(ptr %work) {{
+  %team = alloca %Team
+  %team_size_at = getelementptr %Team, ptr %team, i32 0, i32 1
+  %closure_at = getelementptr %Work, ptr %work, i32 0, i32 1
+  %failure_at = getelementptr %Work, ptr %work, i32 0, i32 2
+  %team_size = call i32 {team_size}()
+  %thread = call i32 {thread}()
+  store ptr null, ptr %team
+  store i32 %team_size, ptr %team_size_at
+  %body = load ptr, ptr %work
+  %closure = load ptr, ptr %closure_at
+  %failure = call i32 %body(i32 %thread, ptr %team, ptr %closure)
+  %failed = icmp ne i32 %failure, 0
+  br i1 %failed, label %report, label %done
+report:
+  store atomic i32 %failure, ptr %failure_at monotonic, align 4
+  br label %done
+done:
+  ret void
+}}
+
+define internal i32 @launch(ptr %body, ptr %closure, i32 %wanted) {{
+  %available = call i32 {threads}()
+  %any = icmp slt i32 %wanted, 1
+  %fewer = icmp slt i32 %wanted, %available
+  %wanted_or_fewer = select i1 %fewer, i32 %wanted, i32 %available
+  %size = select i1 %any, i32 %available, i32 %wanted_or_fewer
+  %is_forked = load i32, ptr @forked
+  %no_others = icmp ne i32 %is_forked, 0
+  %one = icmp slt i32 %size, 2
+  %alone = or i1 %no_others, %one
+  br i1 %alone, label %by_itself, label %in_team
+by_itself:
+  %team = alloca %Team
+  %team_size_at = getelementptr %Team, ptr %team, i32 0, i32 1
+  store ptr null, ptr %team
+  store i32 1, ptr %team_size_at
+  %result = call i32 %body(i32 0, ptr %team, ptr %closure)
+  ret i32 %result
+in_team:
+  %work = alloca %Work
+  %closure_at = getelementptr %Work, ptr %work, i32 0, i32 1
+  %failure_at = getelementptr %Work, ptr %work, i32 0, i32 2
+  store ptr %body, ptr %work
+  store ptr %closure, ptr %closure_at
+  store i32 0, ptr %failure_at
+  call void {parallel}(ptr @task, ptr %work, i32 %size, i32 0)
+  %failure = load i32, ptr %failure_at
+  %failed = icmp ne i32 %failure, 0
+  br i1 %failed, label %raise, label %done
+raise:
+  call void {set_error}(ptr @kind, ptr @message)
+  ret i32 %failure
+done:
+  ret i32 0
+}}
+
+define internal i32 @barrier(i32 %thread, ptr %team) {{
+  call void {barrier}()
+  ret i32 0
+}}
+"""
+
+_ADDRESS_OF = """
+define i32 @__tvm_ffi_{name}(ptr %self, ptr %arguments, i32 %count, ptr %result) {{
+  %padding_at = getelementptr i8, ptr %result, i64 4
+  %value_at = getelementptr i8, ptr %result, i64 8
+  store i32 1, ptr %result
+  store i32 0, ptr %padding_at
+  store i64 ptrtoint (ptr @{name} to i64), ptr %value_at
+  ret i32 0
+}}
+"""
+
+_TARGET = r"""
+!llvm.module.flags = !{!0}
+!0 = !{i32 2, !"tvm_target", !"{\22kind\22:\22llvm\22}"}
+"""
+
+
+@functools.cache
+def install() -> str | None:
+    """Put the parallel loops of every kernel that is loaded from now on into torch's threads, in the whole process.
+
+    Returns None, or the reason for which TVM's own thread pool stays.
+    """
+    try:
+        addresses = _addresses()
+    except LookupError as missing:
+        return f"kernels run on TVM's own thread pool: {missing.args[0]}"
+    module = _load(_program(addresses))
+    register = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi()).TVMFFIEnvModRegisterContextSymbol
+    register.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+    for symbol, name in (("__TVMBackendParallelLaunch", "launch"), ("__TVMBackendParallelBarrier", "barrier")):
+        if register(symbol.encode(), module[name]()) != 0:
+            return f"kernels run on TVM's own thread pool: TVM does not let {symbol} be replaced"
+    os.register_at_fork(after_in_child=functools.partial(_run_alone, module))  # holds the module for good, too
+    return None
+
+
+def _addresses() -> dict[str, int]:
+    """Where torch's threading functions are in this process. Raises LookupError with the reason.
+
+    What the dynamic linker finds for everybody comes first, since it came first for torch as well: a preloaded OpenMP
+    library, or the one that torch's wheel brings. Then what torch's library was linked with.
+    """
+    if "ATen parallel backend: OpenMP" not in torch.__config__.parallel_info():
+        raise LookupError("this torch was built without OpenMP")
+    path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        libraries = (ctypes.CDLL(None), ctypes.CDLL(str(path)))
+    except OSError as failure:
+        raise LookupError(f"torch's library cannot be opened: {failure}") from failure
+    return {role: _address(symbol, *libraries) for role, symbol in _CALLED.items()}
+
+
+def _address(symbol: str, *libraries: ctypes.CDLL) -> int:
+    for library in libraries:
+        if hasattr(library, symbol):
+            address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+            if address:
+                return address
+    raise LookupError(f"torch's OpenMP library has no {symbol}")
+
+
+def _program(addresses: Mapping[str, int]) -> str:
+    """The launcher as LLVM IR for this machine."""
+    set_error = _address("TVMFFIErrorSetRaisedFromCStr", ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi()))
+    called = {role: f"inttoptr (i64 {address} to ptr)" for role, address in (addresses | {"set_error": set_error}).items()}
+    exports = "".join(_ADDRESS_OF.format(name=name) for name in ("launch", "barrier", "forked"))
+    return _LAUNCHER.format(layout=_layout(), **called) + exports + _TARGET
+
+
+def _layout() -> str:
+    """The data layout and the triple that TVM's LLVM compiles for here, as it writes them itself."""
+    nothing = tirx.PrimFunc([], tirx.Evaluate(0)).with_attr("global_symbol", "nothing")
+    text = tvm.compile(tvm.IRModule({"nothing": nothing}), target="llvm").mod.inspect_source("ll")
+    return "\n".join(line for line in text.splitlines() if line.startswith(("target datalayout", "target triple")))
+
+
+def _load(program: str) -> tvm.runtime.Module:
+    with tempfile.NamedTemporaryFile("w", suffix=".ll") as file:
+        file.write(program)
+        file.flush()
+        return tvm.runtime.load_module(file.name)
+
+
+def _run_alone(module: tvm.runtime.Module) -> None:
+    ctypes.c_int.from_address(module["forked"]()).value = 1

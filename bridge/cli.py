@@ -1,0 +1,100 @@
+"""The command line: `bridge demo`, `bridge report`, `bridge ops`, `bridge doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bridge.errors import BridgeError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train PyTorch models through TVM's Relax IR.")
+console = Console()
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for ledger.jsonl, report.html and losses.png.")] = Path("out"),
+    target: Annotated[str, typer.Option(help="Target that is compared with eager.")] = "tvm",
+    task: Annotated[list[str] | None, typer.Option(help="Train only this: digits or text.")] = None,
+) -> None:
+    """Train a digit classifier and a small GPT-2 through eager and through the bridge, side by side."""
+    _need("sklearn", "transformers", "matplotlib")
+    from bridge.demo.run import TASKS, run_demo
+    from bridge.report.terminal import print_report
+
+    unknown = [name for name in task or () if name not in TASKS]
+    if unknown:
+        raise typer.BadParameter(f"no task {unknown[0]!r}; there are {', '.join(TASKS)}", param_hint="--task")
+    report = run_demo(out, console, target, task or tuple(TASKS))
+    print_report(report, console)
+    console.print(f"\nwritten: {out / 'ledger.jsonl'}, {out / 'report.html'}, {out / 'losses.png'}")
+
+
+@app.command()
+def report(
+    file: Annotated[Path, typer.Argument(help="A ledger, as `bridge demo` writes it.", exists=True, dir_okay=False)],
+    html: Annotated[Path | None, typer.Option(help="Write the report to this file as one HTML page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Show what a ledger file tells: how nodes ran, which dead ends were met, what was measured."""
+    from bridge.ledger.jsonl import read
+    from bridge.report.report import make_report
+
+    content = make_report(read(file))
+    if html is not None:
+        from bridge.report.html import report_html
+
+        html.write_text(report_html(content), encoding="utf-8")
+        console.print(f"written: {html}")
+    elif as_json:
+        from bridge.report.json import report_json
+
+        print(report_json(content))
+    else:
+        from bridge.report.terminal import print_report
+
+        print_report(content, console)
+
+
+@app.command()
+def ops() -> None:
+    """List every ATen overload that TVM takes, where its row stands, and what the row does not take."""
+    from bridge.backends.tvm.refuse import NEUTRAL
+    from bridge.backends.tvm.table import missing, table
+    from bridge.ir.schema import defaults
+
+    listing = Table("op", "row", "symbolic sizes", "arguments it refuses", "and")
+    for row in sorted(table().values(), key=lambda row: str(row.op)):
+        unnamed = [name for name in defaults(row.op) if name not in row.parameters and name not in NEUTRAL]
+        rule = row.refuses.__name__.replace("_", " ") if row.refuses is not None else ""
+        listing.add_row(str(row.op), row.place, "yes" if row.symbolic else "no", ", ".join(unnamed), rule)
+    console.print(listing)
+    console.print(f"{len(table())} overloads")
+    if missing:
+        console.print(f"with a row, but not in this torch: {', '.join(missing)}")
+
+
+def main() -> None:
+    """Run the command line; an error of ours or a missing file is told in one line, without a traceback."""
+    try:
+        app()
+    except BridgeError as error:
+        Console(stderr=True).print(f"[red]bridge:[/] {escape(str(error))}", soft_wrap=True)
+        raise SystemExit(1) from error
+
+
+def _need(*modules: str) -> None:
+    """Stop with the next step to take if a package of the [demo] extra is not there."""
+    from importlib.util import find_spec
+
+    absent = [name for name in modules if find_spec(name) is None]
+    if absent:
+        Console(stderr=True).print(
+            f"[red]bridge:[/] {', '.join(absent)} not installed; run: pip install 'torch-tvm-bridge\\[demo]'"
+        )
+        raise SystemExit(1)

@@ -1,0 +1,109 @@
+"""The whole demonstration: both trainings on every target, and the files that tell of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from torch import nn
+from torch._inductor.utils import fresh_cache
+
+import bridge
+from bridge.demo.digits import digits_task
+from bridge.demo.task import Task
+from bridge.demo.text import text_task
+from bridge.demo.training import fresh_model, step_times, train
+from bridge.ir.tally import tally
+from bridge.ledger import Measure, Record
+from bridge.ledger.jsonl import read, write
+from bridge.report.figure import write_figure
+from bridge.report.html import report_html
+from bridge.report.report import Report, make_report
+
+TASKS = {"digits": digits_task, "text": text_task}
+OTHER_COMPILER = "inductor"
+OTHER_STEPS = 3
+ROUNDS = 30
+
+
+def run_demo(out: Path, console: Console, target: str = "tvm", tasks: Sequence[str] = tuple(TASKS)) -> Report:
+    """Train the tasks through eager and through the bridge, time both and Inductor, and write ledger, page and PNG.
+
+    Returns the report, made from the file that was written.
+    """
+    start = perf_counter()
+    about = {"command": f"bridge demo --target {target}", **_machine()}
+    records: list[Record] = []
+    progress = Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        console=console,
+    )  # fmt: skip
+    with progress, fresh_cache():
+        for name in tasks:
+            task = TASKS[name]()
+            about[name] = task.title
+            records += run_task(task, target, progress)
+    about["duration"] = f"{perf_counter() - start:.0f} s"
+    write(out / "ledger.jsonl", records, about)
+    report = make_report(read(out / "ledger.jsonl"))
+    (out / "report.html").write_text(report_html(report), encoding="utf-8")
+    write_figure(report, out / "losses.png")
+    return report
+
+
+def run_task(task: Task, target: str, progress: Progress) -> list[Record]:
+    """Train one task on eager and on `target`, give Inductor a few steps, and time a step of each."""
+    models: dict[str, nn.Module] = {
+        "eager": fresh_model(task),
+        target: bridge.compile(fresh_model(task), target=target),
+        OTHER_COMPILER: torch.compile(fresh_model(task)),  # type: ignore[dict-item]
+    }
+    records: list[Record] = []
+    for name, model in models.items():
+        steps = OTHER_STEPS if name == OTHER_COMPILER else task.steps
+        with _bar(progress, f"{task.name}: train with {name}", steps) as advance:
+            training = train(task, model, advance, steps)
+        records.append(Measure("first call", (training.first_call,), "s", name, task.name))
+        if name != OTHER_COMPILER:
+            records.append(Measure("loss", training.losses, "", name, task.name))
+            if task.score is not None:
+                records.append(Measure("test accuracy", (task.score(model),), "%", name, task.name))
+    with _bar(progress, f"{task.name}: time a step of each", ROUNDS) as advance:
+        times = step_times(task, models, ROUNDS, advance)
+    records += [Measure("step", readings, "s", name, task.name) for name, readings in times.items()]
+    return records + what_ran(models[target], task.name)
+
+
+def what_ran(compiled: nn.Module, model: str) -> list[Record]:
+    """The placement and the events of a compiled model."""
+    compilation = bridge.inspect(compiled)
+    return [*tally(compilation.graphs, model), *(replace(event, model=model) for event in compilation.ledger)]
+
+
+@contextmanager
+def _bar(progress: Progress, description: str, total: int) -> Iterator[object]:
+    task = progress.add_task(description, total=total)
+    yield lambda: progress.advance(task)
+    progress.update(task, completed=total)
+
+
+def _machine() -> dict[str, str]:
+    """Where the numbers come from."""
+    processor = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+        processor = models[0].partition(":")[2].strip() if models else processor
+    return {
+        "time": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{processor}, {len(os.sched_getaffinity(0))} cores, {torch.get_num_threads()} threads",
+        "versions": f"bridge {bridge.__version__}, torch {torch.__version__}, Python {platform.python_version()}",
+    }

@@ -42,10 +42,10 @@ def digits_task() -> Task:
     """The training as a task. Needs scikit-learn."""
     from sklearn.datasets import load_digits
 
-    data = load_digits()
-    order = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(0))
-    images = (torch.tensor(data.images, dtype=torch.float32) / 16)[order].unsqueeze(1)
-    labels = torch.tensor(data.target, dtype=torch.int64)[order]
+    pixels, digits = load_digits(return_X_y=True)
+    order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(0))
+    images = (torch.tensor(pixels, dtype=torch.float32) / 16)[order].view(-1, 1, 8, 8)
+    labels = torch.tensor(digits, dtype=torch.int64)[order]
     test, train = slice(0, TEST_IMAGES), slice(TEST_IMAGES, None)
     steps_an_epoch = (len(labels) - TEST_IMAGES) // BATCH
 

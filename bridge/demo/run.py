@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
@@ -90,7 +90,7 @@ def what_ran(compiled: nn.Module, model: str) -> list[Record]:
 
 
 @contextmanager
-def _bar(progress: Progress, description: str, total: int) -> Iterator[object]:
+def _bar(progress: Progress, description: str, total: int) -> Iterator[Callable[[], object]]:
     task = progress.add_task(description, total=total)
     yield lambda: progress.advance(task)
     progress.update(task, completed=total)
@@ -103,7 +103,7 @@ def _machine() -> dict[str, str]:
         models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
         processor = models[0].partition(":")[2].strip() if models else processor
     return {
-        "time": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{processor}, {len(os.sched_getaffinity(0))} cores, {torch.get_num_threads()} threads",
         "versions": f"bridge {bridge.__version__}, torch {torch.__version__}, Python {platform.python_version()}",
     }

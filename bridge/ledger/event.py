@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 
-class DeadEnd(str, Enum):
+class DeadEnd(StrEnum):
     """The five reasons for which it is common wisdom that TVM cannot be used for training."""
 
     COVERAGE = "coverage"

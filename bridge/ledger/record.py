@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from bridge.ledger.event import Event
 
 
-class Way(str, Enum):
+class Way(StrEnum):
     """The four ways in which a node can run."""
 
     GENERATED = "generated"

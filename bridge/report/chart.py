@@ -12,7 +12,7 @@ LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 34
 
 
 def line_chart(curves: Mapping[str, Sequence[float]], x_label: str) -> str:
-    """Curves on one pair of axes, the first in `--series-1`. Later curves are dashed, to be seen where they coincide."""
+    """Curves on one pair of axes. All but the first are dashed, so that they are seen where they coincide."""
     finite = [value for curve in curves.values() for value in curve if math.isfinite(value)]
     if not finite:
         return ""
@@ -52,7 +52,9 @@ def range_bar(value: float, low: float, high: float, largest: float) -> str:
 def _svg(width: int, height: int, label: str, body: Sequence[str], stretch: bool = False) -> str:
     aspect = ' preserveAspectRatio="none"' if stretch else ""
     return (
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}"{aspect}>' + "".join(body) + "</svg>"
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}"{aspect}>'
+        + "".join(body)
+        + "</svg>"
     )
 
 

@@ -11,6 +11,9 @@ from bridge.ledger import DeadEnd, Event, Placement, Way
 Ways = Mapping[Way, int]
 """How many nodes ran in each way, all four ways named."""
 
+UNCAPTURED = "uncaptured"
+"""The kind of the events for places that torch left out of every graph."""
+
 DEAD_END_TITLES = {
     DeadEnd.COVERAGE: "coverage",
     DeadEnd.DYNAMIC_SHAPE: "dynamic shape",
@@ -63,11 +66,16 @@ def share(ways: Ways, way: Way) -> float:
 
 
 def coverage(events: Iterable[Event], placements: Iterable[Placement]) -> Coverage:
-    """Count what was recorded."""
+    """Count what was recorded. What no graph captured has no placement: its events are counted instead."""
     events, placements = tuple(events), tuple(placements)
     dead_ends: Counter[DeadEnd] = Counter()
     for event in events:
         dead_ends[event.dead_end] += event.count
+    placements += tuple(
+        Placement(event.op, Way.UNCAPTURED, event.count, event.graph, event.phase or "forward", event.model)
+        for event in events
+        if event.kind == UNCAPTURED
+    )
     return Coverage(
         phases=_ways_by((placement.phase, placement) for placement in placements),
         ops=_ways_by((placement.op, placement) for placement in sorted(placements, key=lambda one: one.op)),

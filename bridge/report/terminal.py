@@ -87,7 +87,9 @@ def _timings(training: Training) -> Table:
 def _numbers(training: Training) -> Table:
     table = Table.grid(padding=(0, 2))
     for name, by_target in training.numbers.items():
-        values = [f"{target} [bold]{value:.4g}{' ' + unit if unit else ''}[/]" for target, (value, unit) in by_target.items()]
+        values = [
+            f"{target} [bold]{value:.4g}{' ' + unit if unit else ''}[/]" for target, (value, unit) in by_target.items()
+        ]
         table.add_row(escape(name), *values)
     return table
 

@@ -19,7 +19,7 @@ def write_figure(report: Report, path: str | Path) -> None:
     for model, axes in zip(trained, panels):
         for position, (target, curve) in enumerate(model.training.losses.items()):
             style = {"linewidth": 3, "alpha": 0.45} if position == 0 else {"linewidth": 1.2, "linestyle": "--"}
-            axes.plot(range(1, len(curve) + 1), curve, label=target, **style)
+            axes.plot(range(1, len(curve) + 1), curve, label=target or "loss", **style)
         axes.set_title(model.name)
         axes.set_xlabel("training step")
         axes.set_ylabel("loss")

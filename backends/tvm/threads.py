@@ -18,6 +18,8 @@ from pathlib import Path
 import torch
 import tvm
 import tvm_ffi
+from tvm.target import Target
+from tvm_ffi import Module
 
 from bridge.backends.tvm.compat import tirx
 
@@ -29,8 +31,8 @@ _CALLED = {
     "thread": "omp_get_thread_num",
 }
 
-# A kernel divides its loop by the team size that OpenMP really gave: under OMP_DYNAMIC and OMP_THREAD_LIMIT it is smaller
-# than the one asked for. After a fork OpenMP's threads are gone and a parallel region would wait for them forever, so
+# A kernel divides its loop by the team size that OpenMP really gave: under OMP_DYNAMIC and OMP_THREAD_LIMIT it is less
+# than what was asked for. After a fork OpenMP's threads are gone and a parallel region would wait for them forever, so
 # the loop runs on the one thread that is there.
 _LAUNCHER = r"""
 {layout}
@@ -131,7 +133,7 @@ def install() -> str | None:
     except LookupError as missing:
         return f"kernels run on TVM's own thread pool: {missing.args[0]}"
     module = _load(_program(addresses))
-    register = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi()).TVMFFIEnvModRegisterContextSymbol
+    register = _tvm_ffi().TVMFFIEnvModRegisterContextSymbol
     register.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
     for symbol, name in (("__TVMBackendParallelLaunch", "launch"), ("__TVMBackendParallelBarrier", "barrier")):
         if register(symbol.encode(), module[name]()) != 0:
@@ -141,7 +143,7 @@ def install() -> str | None:
 
 
 def _addresses() -> dict[str, int]:
-    """Where torch's threading functions are in this process. Raises LookupError with the reason.
+    """Where the functions that the launcher calls are in this process. Raises LookupError with the reason.
 
     What the dynamic linker finds for everybody comes first, since it came first for torch as well: a preloaded OpenMP
     library, or the one that torch's wheel brings. Then what torch's library was linked with.
@@ -153,7 +155,8 @@ def _addresses() -> dict[str, int]:
         libraries = (ctypes.CDLL(None), ctypes.CDLL(str(path)))
     except OSError as failure:
         raise LookupError(f"torch's library cannot be opened: {failure}") from failure
-    return {role: _address(symbol, *libraries) for role, symbol in _CALLED.items()}
+    addresses = {role: _address(symbol, *libraries) for role, symbol in _CALLED.items()}
+    return addresses | {"set_error": _address("TVMFFIErrorSetRaisedFromCStr", _tvm_ffi())}
 
 
 def _address(symbol: str, *libraries: ctypes.CDLL) -> int:
@@ -162,30 +165,33 @@ def _address(symbol: str, *libraries: ctypes.CDLL) -> int:
             address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
             if address:
                 return address
-    raise LookupError(f"torch's OpenMP library has no {symbol}")
+    raise LookupError(f"this process has no {symbol}")
+
+
+def _tvm_ffi() -> ctypes.CDLL:
+    return ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi())
 
 
 def _program(addresses: Mapping[str, int]) -> str:
     """The launcher as LLVM IR for this machine."""
-    set_error = _address("TVMFFIErrorSetRaisedFromCStr", ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi()))
-    called = {role: f"inttoptr (i64 {address} to ptr)" for role, address in (addresses | {"set_error": set_error}).items()}
+    called = {role: f"inttoptr (i64 {address} to ptr)" for role, address in addresses.items()}
     exports = "".join(_ADDRESS_OF.format(name=name) for name in ("launch", "barrier", "forked"))
     return _LAUNCHER.format(layout=_layout(), **called) + exports + _TARGET
 
 
 def _layout() -> str:
     """The data layout and the triple that TVM's LLVM compiles for here, as it writes them itself."""
-    nothing = tirx.PrimFunc([], tirx.Evaluate(0)).with_attr("global_symbol", "nothing")
-    text = tvm.compile(tvm.IRModule({"nothing": nothing}), target="llvm").mod.inspect_source("ll")
+    nothing = tirx.PrimFunc([], tirx.Evaluate(tirx.IntImm("int32", 0))).with_attr("global_symbol", "nothing")
+    text = tvm.compile(tvm.IRModule({"nothing": nothing}), target=Target("llvm")).mod.inspect_source("ll")
     return "\n".join(line for line in text.splitlines() if line.startswith(("target datalayout", "target triple")))
 
 
-def _load(program: str) -> tvm.runtime.Module:
+def _load(program: str) -> Module:
     with tempfile.NamedTemporaryFile("w", suffix=".ll") as file:
         file.write(program)
         file.flush()
         return tvm.runtime.load_module(file.name)
 
 
-def _run_alone(module: tvm.runtime.Module) -> None:
+def _run_alone(module: Module) -> None:
     ctypes.c_int.from_address(module["forked"]()).value = 1

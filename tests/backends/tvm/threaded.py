@@ -1,6 +1,6 @@
-"""Programs for the tests of the thread pool, each run in a process of its own: `python threaded.py scenario library`.
+"""Programs for the tests of the thread pool, run in a process of their own: `python threaded.py library scenario ...`.
 
-A scenario installs the launcher, loads the library's kernels, and asserts.
+A scenario installs the launcher, loads the library's kernels, asserts, and is named on stdout when all of it held.
 """
 
 from __future__ import annotations
@@ -8,21 +8,23 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import torch
 import tvm
+from tvm_ffi import Module
 
 from bridge.backends.tvm import threads
 
-LIBRARY = sys.argv[2]
+LIBRARY = sys.argv[1]
 
 
-def kernels() -> tvm.runtime.Module:
+def kernels() -> Module:
     assert threads.install() is None
     return tvm.runtime.load_module(LIBRARY)
 
 
-def check(kernels: tvm.runtime.Module, size: int = 100_003) -> None:
+def check(kernels: Module, size: int = 100_003) -> None:
     """Every element of a parallel kernel's output, an offset view as input."""
     x = torch.arange(size + 1, dtype=torch.float32)[1:]
     out = torch.full((size,), -1.0)
@@ -30,7 +32,7 @@ def check(kernels: tvm.runtime.Module, size: int = 100_003) -> None:
     assert torch.equal(out, x * 2 + 1)
 
 
-def ran_on(kernels: tvm.runtime.Module) -> set[int]:
+def ran_on(kernels: Module) -> set[int]:
     """The system's numbers of the threads that run a parallel loop."""
     out = torch.zeros(64, dtype=torch.int32)
     kernels["where"](out)
@@ -41,7 +43,7 @@ def alive() -> set[int]:
     return {int(thread) for thread in os.listdir("/proc/self/task")}
 
 
-def plain() -> None:
+def computes_every_element() -> None:
     loaded = kernels()
     for size in (0, 1, 2, 3, 7, 100_003):
         check(loaded, size)
@@ -145,6 +147,16 @@ def failure_in_a_task() -> None:
         check(loaded)
 
 
+def waits_at_a_barrier() -> None:
+    """The second loop of one region reads what other threads wrote in the first."""
+    loaded = kernels()
+    torch.set_num_threads(4)
+    for _ in range(100):
+        x, out = torch.zeros(4096), torch.zeros(4096)
+        loaded["two_loops"](x, out)
+        assert torch.equal(out, torch.arange(4096.0).flip(0))
+
+
 def installs_once() -> None:
     assert threads.install() is None
     before = alive()
@@ -155,11 +167,13 @@ def installs_once() -> None:
 def several_openmp_libraries() -> None:
     import sklearn.cluster
 
-    sklearn.cluster.KMeans(2, n_init=1).fit(torch.rand(1000, 4).numpy())
-    assert len({line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line}) > 1
+    sklearn.cluster.KMeans(2).fit(torch.rand(1000, 4).numpy())
+    mapped = Path("/proc/self/maps").read_text().splitlines()
+    assert len({line.split()[-1] for line in mapped if "libgomp" in line}) > 1
     runs_on_torchs_threads()
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
-    print("passed", sys.argv[1])
+    for scenario in sys.argv[2:]:
+        globals()[scenario]()
+        print("passed", scenario, flush=True)

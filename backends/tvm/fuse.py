@@ -1,0 +1,235 @@
+"""Group computations into kernels.
+
+First it is decided which values are worth a place in memory: those that something outside reads, reductions, and
+what is used often and dear to compute again. Then each of these, in program order, joins the latest kernel that it
+fits and gains from, or starts one. TVM's own fusion leaves a layer norm as five kernels; this one leaves it as one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.backends.tvm.index import Axis, Index, product
+from bridge.backends.tvm.kernel import Kernel
+from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
+from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
+
+DEAR = frozenset({"Div", "FloorDiv", "FloorMod", "Mod"})
+FREE = frozenset({"Cast", "Select", "Not", "And", "Or", "EQ", "NE", "LT", "LE", "GT", "GE"})
+CHEAP = 3
+"""A value that costs at most this many operations and one load is computed again rather than stored."""
+
+Item = Kernel | Opaque | Call
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The program as kernels and calls, in order; `computed` are the values that no step needs to make."""
+
+    items: list[Item]
+    loops: Loops
+
+
+def fuse(loops: Loops, apart: frozenset[str] = frozenset()) -> Plan:
+    """Group the program's computations. Those of a node in `apart` get a kernel each, for a kernel that did not build."""
+    return _Fuser(loops, apart).plan()
+
+
+class _Fuser:
+    def __init__(self, loops: Loops, apart: frozenset[str]) -> None:
+        self._loops = loops
+        self._apart = apart
+        self._steps = [s for step in loops.steps for s in self._compacted(step)]
+        self._producer: dict[Value, Step] = {}
+        for step in self._steps:
+            for value in _outputs(step):
+                self._producer[value] = step
+        self._required = self._needed_outside()
+        self._users = self._consumers()
+        self._roots = self._chosen()
+        self._items: list[Item] = []
+        self._position: dict[Value, int] = {}
+
+    def plan(self) -> Plan:
+        for step in self._steps:
+            if not isinstance(step, Computation):
+                self._append(step, _outputs(step))
+            elif step.out in self._roots:
+                self._placed(step)
+        for item in self._items:
+            if isinstance(item, Kernel):
+                self._store(item)
+        return Plan([i for i in self._items if not isinstance(i, Kernel) or i.stored], self._loops)
+
+    def _compacted(self, step: Step) -> list[Step]:
+        """A step that runs as it is wants compact arguments: copies are put before it where they are not."""
+        if not isinstance(step, Opaque):
+            return [step]
+        copies: list[Step] = []
+        inputs: list[Value] = []
+        for value in step.inputs:
+            if value.compact and value not in self._loops.views:
+                inputs.append(value)
+                continue
+            axes = tuple(Axis(f"c{i}", size) for i, size in enumerate(value.shape))
+            copy = Value(f"{value.name}_compact_{step.outputs[0].name}", value.shape, value.dtype)
+            body = Load(value, tuple(Index.of(a) if a.extent != 1 else Index({}) for a in axes))
+            copies.append(Computation(copy, axes, body, nodes=step.nodes))
+            inputs.append(copy)
+        outputs = step.outputs
+        return [*copies, Opaque(step.name, step.function, tuple(inputs), outputs, step.sizes, step.nodes)]
+
+    def base(self, value: Value) -> Value:
+        """What a torch view is a view of in the end; any other value itself."""
+        while value in self._loops.views:
+            value = self._loops.views[value]
+        return value
+
+    def _needed_outside(self) -> set[Value]:
+        needed = {self.base(v) for v in self._loops.outputs}
+        for step in self._steps:
+            if not isinstance(step, Computation):
+                needed.update(self.base(v) for v in step.inputs)
+        return needed
+
+    def _consumers(self) -> dict[Value, list[Computation]]:
+        """Who reads a value, seen through what only moves it; the dead are left out."""
+        users: dict[Value, list[Computation]] = {}
+        for step in reversed(self._steps):
+            if not isinstance(step, Computation):
+                continue
+            if step.out not in users and step.out not in self._required:
+                continue
+            through = users.get(step.out, []) if _moves(step) and step.out not in self._required else [step]
+            for load in _loads(step.body):
+                known = users.setdefault(load.value, [])
+                known.extend(u for u in through if u not in known)
+        return users
+
+    def _chosen(self) -> set[Value]:
+        """The values that members are made for."""
+        roots: set[Value] = set()
+        for step in self._steps:
+            if not isinstance(step, Computation):
+                continue
+            value = step.out
+            users = self._users.get(value, [])
+            if value in self._required or (step.reduced and users):
+                roots.add(value)
+            elif users and not _moves(step):
+                operations, loads = self._cost(step.body, roots)
+                repeated = any(_repeats(user, value) for user in users)
+                if (len(users) > 1 and (operations > CHEAP or loads > 1)) or (repeated and operations > 1):
+                    roots.add(value)
+        return roots
+
+    def _cost(self, body: Scalar, roots: set[Value]) -> tuple[int, int]:
+        """Operations and full-size loads of an element, counting what is inlined. Functions and guards count dear."""
+        operations, loads = 0, 0
+        for node in walk(body):
+            if isinstance(node, Operation):
+                dear = node.name in DEAR or "." in node.name
+                operations += 8 if dear else 0 if node.name in FREE else 1
+            elif isinstance(node, Guarded):
+                operations += 2
+            elif isinstance(node, Load):
+                source = self._producer.get(node.value)
+                if isinstance(source, Computation) and node.value not in roots:
+                    inner = self._cost(source.body, roots)
+                    operations, loads = operations + inner[0], loads + inner[1]
+                elif node.value.numel != 1:
+                    loads += 1
+        return operations, loads
+
+    def _append(self, item: Item, values: tuple[Value, ...]) -> None:
+        self._items.append(item)
+        for value in values:
+            self._position[value] = len(self._items) - 1
+
+    def _inline(self, value: Value) -> Computation | None:
+        source = self._producer.get(value)
+        return source if isinstance(source, Computation) and value not in self._roots else None
+
+    def _placed(self, computation: Computation) -> None:
+        leaves = self._leaves(computation)
+        first = max((self._position[v] for v in leaves if v in self._position), default=0)
+        alone = bool(self._apart.intersection(computation.nodes))
+        if not alone and computation.out.numel != 0:
+            for number in range(len(self._items) - 1, first - 1, -1):
+                kernel = self._items[number]
+                if isinstance(kernel, Kernel) and self._gains(kernel, leaves) and self._join(number, computation):
+                    self._position[computation.out] = number
+                    return
+        kernel = Kernel.seeded(computation)
+        if not kernel.joined(computation, self._inline):
+            raise ValueError(f"{computation.out.name}: does not fit a kernel of its own")
+        self._append(kernel, (computation.out,))
+
+    def _gains(self, kernel: Kernel, leaves: set[Value]) -> bool:
+        """Whether the kernel makes or reads something large that the computation reads too."""
+        if any(self._apart.intersection(m.nodes) for m in kernel.members):
+            return False
+        made = {m.out for m in kernel.members}
+        return bool(leaves & made) or any(v in leaves and v.numel != 1 for v in kernel.reads())
+
+    def _join(self, number: int, computation: Computation) -> bool:
+        kernel = self._items[number]
+        assert isinstance(kernel, Kernel)
+        if computation.reduced and not kernel.cols:
+            return self._reseeded(number, kernel, computation)
+        return kernel.joined(computation, self._inline)
+
+    def _reseeded(self, number: int, kernel: Kernel, reduction: Computation) -> bool:
+        """A reduction over what a pointwise kernel makes gives that kernel its rows and columns."""
+        size = product(a.extent for a in (*reduction.axes, *reduction.reduced))
+        if kernel.elements != size:
+            return False
+        fresh = Kernel.seeded(reduction)
+        if not all(fresh.joined(member, self._inline) for member in [*kernel.members, reduction]):
+            return False
+        self._items[number] = fresh
+        return True
+
+    def _leaves(self, computation: Computation) -> set[Value]:
+        """The values that the computation reads from memory or from members, through all that is inlined."""
+        found: set[Value] = set()
+        stack = [computation]
+        seen: set[Value] = set()
+        while stack:
+            for load in _loads(stack.pop().body):
+                inner = self._inline(load.value)
+                if inner is None:
+                    found.add(load.value)
+                elif load.value not in seen:
+                    seen.add(load.value)
+                    stack.append(inner)
+        return found
+
+    def _store(self, kernel: Kernel) -> None:
+        """Keep in memory what is read outside of the kernel."""
+        read_elsewhere: set[Value] = set()
+        for item in self._items:
+            if isinstance(item, Kernel) and item is not kernel:
+                read_elsewhere.update(item.reads())
+        kernel.stored = [m.out for m in kernel.members if m.out in self._required or m.out in read_elsewhere]
+
+
+def _outputs(step: Step) -> tuple[Value, ...]:
+    return (step.out,) if isinstance(step, Computation) else step.outputs
+
+
+def _loads(body: Scalar) -> list[Load]:
+    return [node for node in walk(body) if isinstance(node, Load)]
+
+
+def _moves(step: Computation) -> bool:
+    """Whether the computation only moves elements, or is a constant."""
+    return not step.reduced and isinstance(step.body, Load | Constant)
+
+
+def _repeats(user: Computation, value: Value) -> bool:
+    """Whether a user would compute an element of the value several times over."""
+    domain = product(a.extent for a in (*user.axes, *user.reduced))
+    if domain.constant is None or value.numel.constant is None:
+        return domain != value.numel
+    return domain.constant >= 2 * max(value.numel.constant, 1)

@@ -1,0 +1,101 @@
+"""The loop form of a program: values, and the computations, kernels and calls that make them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.backends.tvm.index import Axis, Index, compact_strides, product
+from bridge.backends.tvm.scalar import Scalar
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of the program, in memory or not.
+
+    strides: how it lies in memory where it does, in elements.
+    """
+
+    name: str
+    shape: tuple[Index, ...]
+    dtype: str
+    strides: tuple[Index, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not self.strides:
+            self.strides = compact_strides(self.shape)
+
+    @property
+    def numel(self) -> Index:
+        return product(self.shape)
+
+    @property
+    def compact(self) -> bool:
+        """Whether it lies in row-major order without gaps; the stride of a size of one does not matter."""
+        strides = compact_strides(self.shape)
+        return all(s == c or size == 1 for s, c, size in zip(self.strides, strides, self.shape, strict=True))
+
+    def offset(self, index: tuple[Index, ...]) -> Index:
+        """Where an element lies, counted in elements from the first."""
+        total = Index({})
+        for i, stride in zip(index, self.strides, strict=True):
+            total = total + i * stride
+        return total
+
+    def __repr__(self) -> str:
+        return f"{self.name}{list(self.shape)}"
+
+
+@dataclass(eq=False)
+class Computation:
+    """out[axes] = body, or out[axes] = combine over reduced of body.
+
+    axes: one for each dim of `out`. combine: "" for none, or "sum", "prod", "max", "min", "any", "all".
+    nodes: the nodes of the graph that it stands for.
+    """
+
+    out: Value
+    axes: tuple[Axis, ...]
+    body: Scalar
+    reduced: tuple[Axis, ...] = ()
+    combine: str = ""
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Opaque:
+    """A PrimFunc that is run as it is: several results at once, or loops written by hand. Wants compact arguments."""
+
+    name: str
+    function: Any
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    sizes: tuple[Index, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Call:
+    """A call-out, by the name of the binding that stands for it."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+Step = Computation | Opaque | Call
+
+
+@dataclass
+class Loops:
+    """A whole program in loop form, in an order in which it can run.
+
+    views: for a value that is a torch view of another one, that other one.
+    constants: values that are known, as arrays.
+    """
+
+    inputs: tuple[Value, ...]
+    steps: list[Step]
+    outputs: tuple[Value, ...]
+    views: dict[Value, Value]
+    constants: dict[Value, Any]

@@ -1,0 +1,360 @@
+"""Schedule a kernel for a CPU: rows in parallel, one axis in vector lanes, sums in blocks.
+
+A sum of many terms is kept in partial sums of a few hundred each, in an order that depends on the sizes alone, so that
+a result is as exact as torch's and the same for any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tvm import tirx
+
+from bridge.backends.tvm.index import Axis, Index, compact_strides
+from bridge.backends.tvm.kernel import Kernel
+from bridge.backends.tvm.loops import Value
+from bridge.backends.tvm.schedule.axes import laid_out
+from bridge.backends.tvm.schedule.emit import Code, Emitter, constant, int64, lanes_of, span
+from bridge.backends.tvm.schedule.nest import Nest, Reduction, nest_of
+from bridge.backends.tvm.schedule.vector import Lanes, vectorised, width
+
+PARALLEL_FROM = 1 << 15
+"""Elements from which on a kernel is worth waking the other threads for."""
+
+BLOCK = 256
+"""Terms of a partial sum."""
+
+NEUTRAL: Mapping[str, float] = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf"), "any": 0, "all": 1}
+
+
+def scheduled(kernel: Kernel, name: str) -> tuple[Any, list[Value], list[Value], list[str]]:
+    """The kernel as a PrimFunc, with the values it reads, those it writes and the symbolic sizes, in parameter order."""
+    nest, lanes = vectorised(laid_out(nest_of(kernel)))
+    return _Writer(nest, lanes, kernel.stored, name).write()
+
+
+class _Writer:
+    def __init__(self, nest: Nest, lanes: Lanes, stored: Sequence[Value], name: str) -> None:
+        self._nest = nest
+        self._lanes = lanes
+        self._name = name
+        self._outputs = list(stored)
+        self._inputs = _inputs(nest)
+        self._sizes = {s: tirx.Var(s, "int64") for s in _sizes(nest, [*self._inputs, *self._outputs])}
+        self._code = Code()
+        self._flat: dict[Value, Any] = {}
+        parameters = [self._parameter(v, n) for n, v in enumerate([*self._inputs, *self._outputs])]
+        self._parameters = [*parameters, *self._sizes.values()]
+        self._emit = Emitter(self._code, self._flat, self._sizes, nest.rows, lanes)
+        self._top = max([r.level for r in nest.reductions], default=0)
+
+    def write(self) -> tuple[Any, list[Value], list[Value], list[str]]:
+        self._rows(list(self._nest.rows), self._parallel())
+        function = tirx.PrimFunc(self._parameters, self._code.finish())
+        function = function.with_attr("global_symbol", self._name).with_attr("tirx.noalias", True)
+        return function.with_attr("s_tir", True), self._inputs, self._outputs, list(self._sizes)
+
+    def _parameter(self, value: Value, number: int) -> Any:
+        """A buffer as torch hands it over, and a flat view of it by which it is read and written."""
+        extents = _Extents(self._sizes)
+        strides = None
+        if not value.compact:
+            strides = [
+                tirx.Var(f"s{number}_{n}", "int64") if size == 1 else extents(stride)
+                for n, (stride, size) in enumerate(zip(value.strides, value.shape, strict=True))
+            ]
+        shape = [extents(s) for s in value.shape]
+        buffer = tirx.decl_buffer(shape, value.dtype, f"p{number}", strides=strides, data_alignment=width(value.dtype))
+        reach = Index.of(1)
+        for size, stride in zip(value.shape, value.strides, strict=True):
+            reach = reach + (size - 1) * stride
+        flat = tirx.decl_buffer((extents(reach),), value.dtype, f"f{number}", data_alignment=width(value.dtype))
+        self._code.add(tirx.DeclBuffer(flat, data=buffer.data))
+        self._flat[value] = flat
+        return buffer
+
+    def _parallel(self) -> bool:
+        elements = self._nest.elements.constant
+        return elements is None or elements >= PARALLEL_FROM
+
+    # Loops -----------------------------------------------------------------------------------------------------------
+
+    def _rows(self, axes: list[Axis], parallel: bool) -> None:
+        if not axes:
+            self._row()
+            return
+        if parallel and len(axes) > 1 and axes[0].extent.constant is not None and axes[0].extent.constant < 8:
+            if axes[1] is not self._lanes.axis:
+                self._fused_rows(axes)
+                return
+        with_lanes = axes[0] is self._lanes.axis and self._lanes.count > 1
+        for _ in self._over(axes[0], with_lanes, parallel):
+            self._rows(axes[1:], False)
+
+    def _fused_rows(self, axes: list[Axis]) -> None:
+        """The two outermost loops as one, where the first alone is too short to share among threads."""
+        outer, inner = axes[0], axes[1]
+        extent = self._extent(inner.extent)
+        with self._code.loop(self._extent(outer.extent * inner.extent), True) as both:
+            self._set(outer, tirx.FloorDiv(both, extent))
+            self._set(inner, tirx.FloorMod(both, extent))
+            self._rows(axes[2:], False)
+
+    def _over(self, axis: Axis, with_lanes: bool, parallel: bool = False):
+        """Loop over an axis, in lanes as far as they go and one by one for the rest. The body is written for each."""
+        if not with_lanes:
+            with self._code.loop(self._extent(axis.extent), parallel) as variable:
+                self._set(axis, variable)
+                yield 1
+            return
+        count = self._lanes.count
+        whole, rest = axis.extent // count, axis.extent % count
+        if whole != 0:
+            with self._code.loop(self._extent(whole), parallel) as variable:
+                self._set(axis, variable * int64(count))
+                self._emit.width = count
+                yield count
+                self._emit.width = 1
+        if rest != 0:
+            with self._code.loop(self._extent(rest)) as variable:
+                self._set(axis, self._extent(whole * count) + variable)
+                yield 1
+
+    def _set(self, axis: Axis, expr: Any) -> None:
+        self._emit.axes[axis] = expr
+        self._emit.depths[axis] = self._code.depth
+
+    def _extent(self, extent: Index) -> Any:
+        return _Extents(self._sizes)(extent)
+
+    # One row ---------------------------------------------------------------------------------------------------------
+
+    def _row(self) -> None:
+        """All that is computed for one row, or for one vector of rows: level by level, then what is left to store."""
+        for level in range(1, self._top + 1):
+            reductions = [r for r in self._nest.reductions if r.level == level]
+            stores = [s for s in self._nest.stores if s.over_columns and s.level == level - 1]
+            self._pass(reductions, stores)
+        for store in self._nest.stores:
+            if not store.over_columns:
+                self._store(store)
+        last = [s for s in self._nest.stores if s.over_columns and s.level == self._top]
+        if last:
+            self._columns(list(self._nest.cols), lambda: [self._store(s) for s in last])
+
+    def _pass(self, reductions: Sequence[Reduction], stores: Sequence[Any]) -> None:
+        """One walk over the columns for the reductions of a level, and the results that are ready by then."""
+        sums = [_Sum(self._code, self._emit, r, self._lanes_in_columns()) for r in reductions]
+        blocked = _Blocks(self._code, sums)
+
+        def body() -> None:
+            for store in stores:
+                self._store(store)
+            for total in sums:
+                total.add()
+
+        self._columns(list(self._nest.cols), body, blocked)
+        for total in sums:
+            self._emit.reduced[total.reduction.value] = total.result()
+
+    def _lanes_in_columns(self) -> int:
+        return self._lanes.count if self._lanes.axis in self._nest.cols else 1
+
+    def _columns(self, axes: list[Axis], body: Callable[[], Any], blocked: _Blocks | None = None) -> None:
+        if not axes:
+            body()
+            return
+        with_lanes = axes[0] is self._lanes.axis and self._lanes.count > 1
+        if len(axes) > 1 or blocked is None:
+            for _ in self._over(axes[0], with_lanes):
+                self._columns(axes[1:], body, blocked)
+            return
+        count = self._lanes.count if with_lanes else 1
+        self._blocks(axes[0], count, body, blocked)
+
+    def _blocks(self, axis: Axis, count: int, body: Callable[[], Any], blocked: _Blocks) -> None:
+        """The innermost loop of a reduction, in blocks with partial sums of their own."""
+        trips = axis.extent // count
+        before = self._emit.width
+        if trips.constant is None or trips.constant > BLOCK:
+            with self._code.loop(self._extent(trips // BLOCK)) as outer, blocked.partial():
+                with self._code.loop(int64(BLOCK)) as inner:
+                    self._step(axis, (outer * int64(BLOCK) + inner) * int64(count), count, body)
+            self._emit.width = before
+            rest = trips % BLOCK
+            start = trips - rest
+        else:
+            rest, start = trips, Index({})
+        if rest != 0:
+            with self._code.loop(self._extent(rest)) as inner:
+                self._step(axis, (self._extent(start) + inner) * int64(count), count, body)
+            self._emit.width = before
+        left = axis.extent % count
+        if left != 0:
+            with self._code.loop(self._extent(left)) as inner:
+                self._set(axis, self._extent(axis.extent - left) + inner)
+                body()
+
+    def _step(self, axis: Axis, start: Any, count: int, body: Callable[[], Any]) -> None:
+        self._set(axis, start)
+        if count > 1:
+            self._emit.width = count
+        body()
+
+    def _store(self, store: Any) -> None:
+        where = self._emit.index(store.offset)
+        what = self._emit.scalar(store.body)
+        self._code.add(tirx.BufferStore(self._flat[store.value], self._emit.wide(what, lanes_of(where)), [where]))
+
+
+class _Sum:
+    """The accumulators of one reduction: one in lanes where the columns run in lanes, one for single elements."""
+
+    def __init__(self, code: Code, emit: Emitter, reduction: Reduction, lanes: int) -> None:
+        self.reduction = reduction
+        self._code, self._emit, self._lanes = code, emit, lanes
+        dtype = reduction.value.dtype
+        self._rows = emit.width
+        self.single = [code.local(dtype, self._rows)]
+        self.wide = [code.local(dtype, lanes)] if lanes > 1 else []
+        self.clear()
+
+    def clear(self) -> None:
+        neutral = neutral_of(self.reduction)
+        for buffer, width in self._each():
+            self._put(buffer, width, self._emit.wide(neutral, width))
+
+    def _each(self) -> list[tuple[Any, int]]:
+        return [(self.single[-1], self._rows), *((w, self._lanes) for w in self.wide[-1:])]
+
+    def _put(self, buffer: Any, width: int, expr: Any) -> None:
+        self._code.add(tirx.BufferStore(buffer, expr, [span(int64(0), width)]))
+
+    def _get(self, buffer: Any, width: int) -> Any:
+        return tirx.BufferLoad(buffer, [span(int64(0), width)])
+
+    def add(self) -> None:
+        """Take in the body at the element that the loops are at."""
+        body = self._emit.scalar(self.reduction.body)
+        in_lanes = self._lanes > 1 and self._emit.width > 1
+        buffer, width = (self.wide[-1], self._lanes) if in_lanes else (self.single[-1], self._rows)
+        self._put(buffer, width, self._combined(self._get(buffer, width), self._emit.wide(body, width)))
+
+    def open(self) -> None:
+        """Start partial accumulators."""
+        self.single.append(self._code.local(self.reduction.value.dtype, self._rows))
+        if self.wide:
+            self.wide.append(self._code.local(self.reduction.value.dtype, self._lanes))
+        self.clear()
+
+    def close(self) -> None:
+        """Add the partial accumulators to the whole."""
+        for (buffer, width), kind in zip(self._each(), (self.single, self.wide), strict=False):
+            outer = kind[-2]
+            self._put(outer, width, self._combined(self._get(outer, width), self._get(buffer, width)))
+        self.single.pop()
+        if self.wide:
+            self.wide.pop()
+
+    def result(self) -> Any:
+        """The reduction's value, the lanes combined pairwise."""
+        total = self._get(self.single[0], self._rows)
+        half = self._lanes
+        if self.wide:
+            while half > 1:
+                half //= 2
+                low = tirx.BufferLoad(self.wide[0], [span(int64(0), half)])
+                high = tirx.BufferLoad(self.wide[0], [span(int64(half), half)])
+                self._code.add(tirx.BufferStore(self.wide[0], self._combined(low, high), [span(int64(0), half)]))
+            total = self._combined(total, tirx.BufferLoad(self.wide[0], [int64(0)]))
+        return self._emit.bind(total, self._code.depth)
+
+    def _combined(self, a: Any, b: Any) -> Any:
+        return combined(self.reduction.combine, self._bound(a), self._bound(b))
+
+    def _bound(self, expr: Any) -> Any:
+        return self._emit.bind(expr, self._code.depth)
+
+
+def neutral_of(reduction: Reduction) -> Any:
+    """What changes nothing when it is taken in."""
+    dtype, value = reduction.value.dtype, NEUTRAL[reduction.combine]
+    if dtype.startswith(("float", "bfloat")):
+        return constant(value, dtype)
+    if reduction.combine == "max":
+        return tirx.min_value(dtype)
+    if reduction.combine == "min":
+        return tirx.max_value(dtype)
+    return constant(value, dtype)
+
+
+def combined(how: str, a: Any, b: Any) -> Any:
+    """Two partial results as one. As in torch, a NaN is the largest and the smallest number."""
+    if how == "sum":
+        return a + b
+    if how == "prod":
+        return a * b
+    if how == "any":
+        return tirx.Or(a, b)
+    if how == "all":
+        return tirx.And(a, b)
+    better = tirx.GT(b, a) if how == "max" else tirx.LT(b, a)
+    if "float" in str(a.ty.dtype):
+        better = tirx.Or(better, tirx.NE(b, b))
+    return tirx.Select(better, b, a)
+
+
+class _Blocks:
+    """Opens and closes the partial accumulators of several reductions."""
+
+    def __init__(self, code: Code, sums: Sequence[_Sum]) -> None:
+        self._code = code
+        self._sums = [s for s in sums if s.reduction.combine == "sum" and "float" in s.reduction.value.dtype]
+
+    @contextmanager
+    def partial(self):
+        for total in self._sums:
+            total.open()
+        yield
+        for total in self._sums:
+            total.close()
+
+
+class _Extents:
+    """Sizes as expressions over the kernel's symbolic sizes."""
+
+    def __init__(self, sizes: Mapping[str, Any]) -> None:
+        self._sizes = sizes
+
+    def __call__(self, index: Index) -> Any:
+        return Emitter(Code(), {}, self._sizes, (), Lanes(None, 1)).index(index)
+
+
+def _inputs(nest: Nest) -> list[Value]:
+    from bridge.backends.tvm.scalar import Load, walk
+
+    found: dict[Value, None] = {}
+    for root in nest.scalars:
+        for node in walk(root):
+            if isinstance(node, Load):
+                found[node.value] = None
+    return list(found)
+
+
+def _sizes(nest: Nest, values: Sequence[Value]) -> list[str]:
+    """The names of the symbolic sizes that the kernel has to be told."""
+    from bridge.backends.tvm.index import Size
+    from bridge.backends.tvm.scalar import Load, Position, walk
+
+    indices = [s for v in values for s in (*v.shape, *v.strides, *compact_strides(v.shape))]
+    indices += [a.extent for a in (*nest.rows, *nest.cols)]
+    indices += nest.offsets()
+    for root in nest.scalars:
+        for node in walk(root):
+            if isinstance(node, Position):
+                indices.append(node.index)
+            elif isinstance(node, Load):
+                indices.extend(node.index)
+    return sorted({a.name for i in indices for a in i.atoms() if isinstance(a, Size)})

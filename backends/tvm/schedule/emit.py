@@ -1,0 +1,307 @@
+"""Write a nest as a TVM PrimFunc: parallel loops over rows, vector lanes, one expression for each shared value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tvm import ir, tirx
+
+from bridge.backends.tvm.index import Axis, Data, Index, Quotient, Remainder, Size
+from bridge.backends.tvm.loops import Value
+from bridge.backends.tvm.scalar import (
+    Constant,
+    Guarded,
+    Load,
+    Operation,
+    Position,
+    Reduced,
+    Scalar,
+    inside,
+    walk,
+)
+from bridge.backends.tvm.schedule.functions import FUNCTIONS
+from bridge.backends.tvm.schedule.vector import Lanes
+
+
+def int64(value: int) -> Any:
+    """A size or a position."""
+    return tirx.IntImm("int64", value)
+
+
+class Code:
+    """Statements under construction, in nested scopes. What is bound in a scope is known in the scopes inside it."""
+
+    def __init__(self) -> None:
+        self._statements: list[list[Any]] = [[]]
+        self._known: list[dict[int, Any]] = [{}]
+        self._names = 0
+        self.kept: list[Any] = []
+
+    @property
+    def depth(self) -> int:
+        return len(self._statements)
+
+    def name(self, stem: str) -> str:
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def add(self, statement: Any, depth: int | None = None) -> None:
+        self._statements[(depth or self.depth) - 1].append(statement)
+
+    def recall(self, key: int) -> Any | None:
+        for known in reversed(self._known):
+            if key in known:
+                return known[key]
+        return None
+
+    def depth_of(self, key: int) -> int:
+        """The scope in which an expression was bound."""
+        return next((n + 1 for n, known in enumerate(self._known) if key in known), 1)
+
+    def remember(self, key: int, expr: Any, depth: int | None = None) -> None:
+        self._known[(depth or self.depth) - 1][key] = expr
+
+    def forget(self) -> None:
+        """Drop what the innermost scope knows, as when its loop is written again with other lanes."""
+        self._known[-1] = {}
+
+    @contextmanager
+    def scope(self, close: Callable[[Any], Any]) -> Iterator[None]:
+        """Collect statements; `close` turns them into the one statement that is added outside."""
+        self._statements.append([])
+        self._known.append({})
+        yield
+        inner = self._statements.pop()
+        self._known.pop()
+        if inner:
+            self.add(close(block(inner)))
+
+    @contextmanager
+    def loop(self, extent: Any, parallel: bool = False) -> Iterator[Any]:
+        variable = tirx.Var(self.name("i"), "int64")
+        kind = tirx.ForKind.PARALLEL if parallel else tirx.ForKind.SERIAL
+        with self.scope(lambda body: tirx.For(variable, int64(0), extent, kind, body)):
+            yield variable
+
+    def local(self, dtype: str, lanes: int, depth: int | None = None) -> Any:
+        """A small buffer that lives in registers."""
+        buffer = tirx.decl_buffer((int64(lanes),), dtype, self.name("a"), scope="local")
+        self.add(tirx.AllocBuffer(buffer), depth)
+        return buffer
+
+    def finish(self) -> Any:
+        return block(self._statements[0])
+
+
+def block(statements: Sequence[Any]) -> Any:
+    """Several statements as one."""
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
+
+
+class Emitter:
+    """Writes scalars over given axes. `flat` are the buffers by value, `sizes` the symbolic sizes by name."""
+
+    def __init__(self, code: Code, flat: Mapping[Value, Any], sizes: Mapping[str, Any], rows: Sequence[Axis],
+                 lanes: Lanes) -> None:
+        self.code = code
+        self._flat = flat
+        self._sizes = sizes
+        self._rows = tuple(rows)
+        self._lanes = lanes
+        self.width = 1
+        self.axes: dict[Axis, Any] = {}
+        self.depths: dict[Axis, int] = {}
+        self.reduced: dict[Value, Any] = {}
+        self._used: dict[int, frozenset[Axis]] = {}
+        self._guard_depth = 1  # nothing is bound further out than this while the branch of a guard is written
+
+    # Which axes a scalar depends on ----------------------------------------------------------------------------------
+
+    def used(self, root: Scalar) -> frozenset[Axis]:
+        """The axes that change the scalar's value."""
+        for node in walk(root):
+            if id(node) not in self._used:
+                self.code.kept.append(node)
+                found = frozenset(self._rows) if isinstance(node, Reduced) else frozenset()
+                for operand in node.operands:
+                    found |= self._used[id(operand)]
+                indices = node.index if isinstance(node, Load) else (node.index,) if isinstance(node, Position) else ()
+                for index in indices:
+                    found |= self._index_axes(index)
+                self._used[id(node)] = found
+        return self._used[id(root)]
+
+    def _index_axes(self, index: Index) -> frozenset[Axis]:
+        found: frozenset[Axis] = frozenset()
+        for atom in index.atoms():
+            if isinstance(atom, Axis):
+                found |= {atom}
+            elif isinstance(atom, Data):
+                found |= self.used(atom.scalar)
+        return found
+
+    def varies(self, axes: frozenset[Axis]) -> bool:
+        """Whether something that depends on these axes differs from lane to lane."""
+        return self.width > 1 and self._lanes.axis in axes
+
+    def _depth(self, axes: frozenset[Axis]) -> int:
+        """The outermost scope in which all the axes are known."""
+        return max((self.depths[a] for a in axes if a in self.depths), default=1)
+
+    # Scalars ---------------------------------------------------------------------------------------------------------
+
+    def scalar(self, root: Scalar) -> Any:
+        """The expression for a scalar: as wide as the lanes if it varies, else one element."""
+        known = self.code.recall(id(root))
+        if known is not None:
+            return known
+        axes = self.used(root)
+        if isinstance(root, Guarded):
+            depth = self.code.depth
+        else:
+            needs = [*root.operands, *inside(root)]
+            for need in needs:
+                self.scalar(need)
+            depth = max(self._depth(axes), self._guard_depth, *(self.code.depth_of(id(n)) for n in needs), 1)
+        expr = self._written(root, axes, depth)
+        if not isinstance(root, Constant | Reduced):
+            expr = self.bind(expr, depth)
+        self.code.remember(id(root), expr, depth)
+        self.code.kept.append(root)
+        return expr
+
+    def wide(self, expr: Any, width: int) -> Any:
+        """The expression in as many lanes."""
+        lanes = lanes_of(expr)
+        return expr if lanes == width else tirx.Broadcast(expr, width)
+
+    def _written(self, node: Scalar, axes: frozenset[Axis], depth: int) -> Any:
+        if isinstance(node, Constant):
+            return constant(node.value, node.dtype)
+        if isinstance(node, Reduced):
+            return self.reduced[node.value]
+        if isinstance(node, Position):
+            expr = self.index(node.index)
+            return cast(expr, node.dtype)
+        if isinstance(node, Load):
+            return tirx.BufferLoad(self._flat[node.value], [self.index(node.value.offset(node.index))])
+        if isinstance(node, Guarded):
+            return self._guarded(node, axes)
+        arguments = [self.scalar(a) for a in node.arguments]
+        width = max(lanes_of(a) for a in arguments)
+        return operation(node, [self.wide(a, width) for a in arguments], lambda e: self.bind(e, depth))
+
+    def bind(self, expr: Any, depth: int) -> Any:
+        """The expression by a name, so that it is computed once, in the scope of that depth."""
+        if isinstance(expr, tirx.Var | tirx.IntImm | tirx.FloatImm):
+            return expr
+        variable = tirx.Var(self.code.name("t"), expr.ty)
+        self.code.add(tirx.Bind(variable, expr), depth)
+        return variable
+
+    def _guarded(self, node: Guarded, axes: frozenset[Axis]) -> Any:
+        """A branch in a statement of its own, so that what must not be read is not read."""
+        width = self.width if self.varies(axes) else 1
+        result = self.code.local(node.dtype, width)
+        at = [span(int64(0), width)]
+        condition = self.scalar(node.condition)
+        outer = self._guard_depth
+        for wanted, branch in ((condition, node.then), (tirx.Not(condition), node.otherwise)):
+            with self.code.scope(lambda body, wanted=wanted: tirx.IfThenElse(wanted, body, None)):
+                self._guard_depth = self.code.depth
+                self.code.add(tirx.BufferStore(result, self.wide(self.scalar(branch), width), at))
+            self._guard_depth = outer
+        return tirx.BufferLoad(result, at)
+
+    # Indices ---------------------------------------------------------------------------------------------------------
+
+    def index(self, index: Index) -> Any:
+        """An index as an expression; as wide as the lanes where the vector axis or data that varies is in it."""
+        axis = self._lanes.axis
+        axes = self._index_axes(index)
+        if not self.varies(axes):
+            return self._polynomial(index, {})
+        assert axis is not None
+        factor = index.coefficient(axis)
+        data = any(isinstance(a, Data) and self.varies(self.used(a.scalar)) for a in index.atoms())
+        if factor is not None and factor.constant is not None and not data:
+            return tirx.Ramp(self._polynomial(index, {}), int64(factor.constant), self.width)
+        ramp = tirx.Ramp(self.axes[axis], int64(1), self.width)
+        return self.wide(self._polynomial(index, {axis: ramp}), self.width)
+
+    def _polynomial(self, index: Index, special: Mapping[Axis, Any]) -> Any:
+        total: Any = None
+        for monomial, factor in index.terms.items():
+            term: Any = None
+            for atom in monomial:
+                term = self._combined(tirx.Mul, term, self._atom(atom, special))
+            if term is None:
+                term = int64(factor)
+            elif factor != 1:
+                term = self._combined(tirx.Mul, term, int64(factor))
+            total = self._combined(tirx.Add, total, term)
+        return int64(0) if total is None else total
+
+    def _combined(self, operator: Any, a: Any, b: Any) -> Any:
+        if a is None:
+            return b
+        width = max(lanes_of(a), lanes_of(b))
+        return operator(self.wide(a, width), self.wide(b, width))
+
+    def _atom(self, atom: Any, special: Mapping[Axis, Any]) -> Any:
+        if isinstance(atom, Axis):
+            return special.get(atom, self.axes.get(atom))
+        if isinstance(atom, Size):
+            return self._sizes[atom.name]
+        if isinstance(atom, Quotient | Remainder):
+            operator = tirx.FloorDiv if isinstance(atom, Quotient) else tirx.FloorMod
+            value, by = self._polynomial(atom.value, special), self._polynomial(atom.by, special)
+            return self._combined(operator, value, by)
+        return cast(self.scalar(atom.scalar), "int64")
+
+
+def lanes_of(expr: Any) -> int:
+    """How many elements an expression holds."""
+    text = str(expr.ty.dtype)
+    return int(text.rsplit("x", 1)[1]) if "x" in text else 1
+
+
+def span(start: Any, width: int) -> Any:
+    """The positions from `start` on, as many as there are lanes."""
+    return tirx.Ramp(start, int64(1), width) if width > 1 else start
+
+
+def typed(dtype: str, lanes: int) -> str:
+    """TVM's name of a type in lanes."""
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def cast(expr: Any, dtype: str) -> Any:
+    """The expression in another element type."""
+    wanted = typed(dtype, lanes_of(expr))
+    return expr if str(expr.ty.dtype) == wanted else tirx.Cast(wanted, expr)
+
+
+def constant(value: Any, dtype: str) -> Any:
+    """A number as an expression."""
+    if dtype == "handle":
+        return ir.StringImm(value)
+    if dtype.startswith(("float", "bfloat")):
+        return tirx.FloatImm(dtype, float(value))
+    return tirx.IntImm(dtype, int(value))
+
+
+def operation(node: Operation, arguments: list[Any], bind: Callable[[Any], Any]) -> Any:
+    """An operation on expressions of equal width."""
+    width = max(lanes_of(a) for a in arguments)
+    if node.name == "Cast":
+        return cast(arguments[0], node.dtype)
+    if node.name == "Select":
+        return tirx.Select(*arguments)
+    if node.name in FUNCTIONS and node.dtype == "float32":
+        return FUNCTIONS[node.name](*arguments, bind=bind)
+    if "." in node.name:
+        return ir.Call(ir.Op.get(node.name), arguments, ret_ty=typed(node.dtype, width))
+    return getattr(tirx, node.name)(*arguments)

@@ -1,6 +1,6 @@
 """A persistent subprocess for work that may crash or hang: requests and answers as framed JSON over two pipes.
 
-The parent's side is `Worker`, the child's side is `serve`. Whatever is large travels as a file, its path in the request.
+The parent has a `Worker`, the child calls `serve`. Whatever is large travels as a file, its path in the request.
 The pipes are the worker's own, so nothing that a library prints can be taken for an answer.
 """
 
@@ -146,7 +146,7 @@ def _import_path() -> str:
 
 
 def _forget(worker: weakref.ref[Worker]) -> None:
-    """In a fork of the parent: the child belongs to the parent, and the lock may be held by a thread that is not here."""
+    """In a fork of the parent: the child is the parent's, and the lock may be held by a thread that is not here."""
     forked = worker()
     if forked is None:
         return

@@ -30,8 +30,8 @@ from bridge.report.html import report_html
 from bridge.report.report import Report, make_report
 
 TASKS = {"digits": digits_task, "text": text_task}
-OTHER_COMPILER = "inductor"
-OTHER_STEPS = 3
+EAGER, BRIDGE, INDUCTOR = "eager", "bridge", "inductor"
+INDUCTOR_STEPS = 3
 ROUNDS = 30
 
 
@@ -63,30 +63,38 @@ def run_demo(out: Path, console: Console, target: str = "tvm", tasks: Sequence[s
 def run_task(task: Task, target: str, progress: Progress) -> list[Record]:
     """Train one task on eager and on `target`, give Inductor a few steps, and time a step of each."""
     models: dict[str, nn.Module] = {
-        "eager": fresh_model(task),
-        target: bridge.compile(fresh_model(task), target=target),
-        OTHER_COMPILER: torch.compile(fresh_model(task)),  # type: ignore[dict-item]
+        EAGER: fresh_model(task),
+        BRIDGE: bridge.compile(fresh_model(task), target=target),
+        INDUCTOR: torch.compile(fresh_model(task)),  # type: ignore[dict-item]
     }
     records: list[Record] = []
     for name, model in models.items():
-        steps = OTHER_STEPS if name == OTHER_COMPILER else task.steps
+        steps = INDUCTOR_STEPS if name == INDUCTOR else task.steps
         with _bar(progress, f"{task.name}: train with {name}", steps) as advance:
             training = train(task, model, advance, steps)
         records.append(Measure("first call", (training.first_call,), "s", name, task.name))
-        if name != OTHER_COMPILER:
+        if name != INDUCTOR:
             records.append(Measure("loss", training.losses, "", name, task.name))
             if task.score is not None:
                 records.append(Measure("test accuracy", (task.score(model),), "%", name, task.name))
     with _bar(progress, f"{task.name}: time a step of each", ROUNDS) as advance:
         times = step_times(task, models, ROUNDS, advance)
     records += [Measure("step", readings, "s", name, task.name) for name, readings in times.items()]
-    return records + what_ran(models[target], task.name)
+    return records + what_ran(models[BRIDGE], task)
 
 
-def what_ran(compiled: nn.Module, model: str) -> list[Record]:
-    """The placement and the events of a compiled model."""
+def what_ran(compiled: nn.Module, task: Task) -> list[Record]:
+    """The placement and the events of a compiled model, and what an audit of one step finds that no graph holds."""
+    batch = next(task.batches())
+    audit = bridge.audit(lambda: compiled(*batch).backward())
+    uncaptured = sum(call.count for call in audit.uncaptured)
     compilation = bridge.inspect(compiled)
-    return [*tally(compilation.graphs, model), *(replace(event, model=model) for event in compilation.ledger)]
+    return [
+        *tally(compilation.graphs, task.name),
+        *(replace(event, model=task.name) for event in compilation.ledger),
+        Measure("kernels called in a step", (audit.kernels,), "", BRIDGE, task.name),
+        Measure("uncaptured calls in a step", (uncaptured,), "", BRIDGE, task.name),
+    ]
 
 
 @contextmanager

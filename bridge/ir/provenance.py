@@ -6,6 +6,7 @@ import os
 import re
 import traceback
 from collections.abc import Iterable
+from types import CodeType
 from typing import Any
 
 from torch import fx
@@ -14,6 +15,7 @@ import bridge
 
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)')
 _OWN_FOLDER = os.path.dirname(os.path.abspath(bridge.__file__)) + os.sep
+_DEMO_FOLDER = os.path.join(_OWN_FOLDER, "demo", "")
 
 
 def source_line(node: fx.Node) -> str:
@@ -32,9 +34,14 @@ def frame_line(frames: Iterable[traceback.FrameSummary]) -> str:
     return _text(kept[-1].filename, kept[-1].lineno or 0, kept[-1].name, kept[-1].line or "") if kept else ""
 
 
+def code_line(code: CodeType) -> str:
+    """Where a function is defined, "model.py:12 in forward"; "" for the bridge's own."""
+    return "" if is_own(code.co_filename) else _text(code.co_filename, code.co_firstlineno, code.co_name, "")
+
+
 def is_own(filename: str) -> bool:
-    """Whether a file belongs to the bridge, so that its lines tell a user nothing."""
-    return filename.startswith(_OWN_FOLDER)
+    """Whether a file is the bridge's own, so that its lines tell a user nothing. The demonstration stands for a user."""
+    return filename.startswith(_OWN_FOLDER) and not filename.startswith(_DEMO_FOLDER)
 
 
 def _innermost(trace: str) -> str:
@@ -49,7 +56,8 @@ def _innermost(trace: str) -> str:
 
 
 def _text(file: str, line: int, function: str, code: str) -> str:
-    place = f"{os.path.basename(file)}:{line} in {function.strip()}"
+    function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", function.strip())
+    place = f"{os.path.basename(file)}:{line} in {function}"
     return f"{place}: {code.strip()}" if code.strip() else place
 
 
@@ -60,7 +68,8 @@ def _module(meta: dict[str, Any]) -> str:
         return ""
     path, kind = list(stack.values())[-1]
     name = kind if isinstance(kind, str) else kind.__name__
-    return f"module {dotted_name(str(path)) or str(path)} ({name.rpartition('.')[2]})"
+    inside = re.sub(r"^[LG]\['\w+'\]\.?", "", str(path))
+    return " ".join(("module", *([inside] if inside else []), f"({name.rpartition('.')[2]})"))
 
 
 def dotted_name(source: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     write(path, [ONE])
 
-    def broken() -> object:
+    def broken() -> Iterator[Event]:
         yield ONE
         raise RuntimeError("the model failed")
 

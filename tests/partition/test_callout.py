@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import fx
@@ -49,7 +51,7 @@ def node_of(op: OpOverload, args: tuple, kwargs: dict) -> tuple[fx.Node, list[to
     graph, values = fx.Graph(), []
     places: dict[int, fx.Node] = {}
 
-    def replace(value: object) -> object:
+    def replace(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             if id(value) not in places:
                 places[id(value)] = graph.placeholder(f"p{len(places)}")

@@ -29,7 +29,7 @@ def source_line(node: fx.Node) -> str:
 
 
 def frame_line(frames: Iterable[traceback.FrameSummary]) -> str:
-    """The innermost of these frames that is not the bridge's own, as `source_line` writes it; "" where there is none."""
+    """The innermost of these frames that is not the bridge's own, as `source_line` writes it; "" if there is none."""
     kept = [f for f in frames if not is_own(f.filename)]
     return _text(kept[-1].filename, kept[-1].lineno or 0, kept[-1].name, kept[-1].line or "") if kept else ""
 
@@ -40,7 +40,7 @@ def code_line(code: CodeType) -> str:
 
 
 def is_own(filename: str) -> bool:
-    """Whether a file is the bridge's own, so that its lines tell a user nothing. The demonstration stands for a user."""
+    """Whether a file is the bridge's own, so that its lines tell a user nothing. The demonstration is a user."""
     return filename.startswith(_OWN_FOLDER) and not filename.startswith(_DEMO_FOLDER)
 
 

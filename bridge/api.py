@@ -1,0 +1,163 @@
+"""What a user calls: `compile`, `inspect` and `audit`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from bridge.errors import BridgeError, NotCompilable, UnknownTarget
+from bridge.frontends.torch.adapters import adapter_for
+from bridge.frontends.torch.capture import Capture
+from bridge.ir.compiled import CompiledGraph
+from bridge.ir.joint import Graph
+from bridge.ledger import DeadEnd, Event, Ledger
+from bridge.options import Options
+from bridge.passes.decompose import decompositions
+from bridge.passes.split import split_by
+from bridge.runtime.audit import Audit, audit
+from bridge.runtime.compiled import Compilation
+from bridge.runtime.hooks import watched
+from bridge.runtime.interpreter import interpreted
+from bridge.runtime.twin import CompiledFunction, State, state_of, twin_of
+
+__all__ = ["TARGETS", "Audit", "audit", "compile", "inspect"]
+
+TARGETS = ("tvm", "inductor", "eager")
+"""The targets that have a name of their own. Any other target is a TVM target: a string or a mapping."""
+
+
+def compile(
+    model_or_function: Any = None,
+    target: str | Mapping[str, Any] = "tvm",
+    *,
+    dynamic: bool | None = None,
+    fallback: Sequence[str] | None = None,
+    library: bool = True,
+    partitioner: Literal["min_cut", "default"] = "min_cut",
+    options: Options | Mapping[str, Any] | None = None,
+) -> Any:
+    """A module or a function that does what the given one does, compiled forward and backward when it is first called.
+
+    A module comes back as a module that shares its parameters, buffers, hooks and every other attribute; a function as
+    a callable. Both offer `.ledger`, `.placement` and `.explain()`. Without a first argument this is a decorator.
+
+    target: "tvm"; "inductor" and "eager" for comparison; or a TVM target such as {"kind": "llvm", "mcpu": "core-avx2"}.
+    options: further fields of `Options`, or whole `Options`, which then stand for all the other arguments.
+
+    Raises NotCompilable for what is neither a module nor a function or has no data to run on, UnknownTarget for a
+    target that nobody knows, BadOption for an option that does not exist.
+    """
+    if isinstance(options, Options):
+        chosen = options
+    else:
+        order = None if fallback is None else tuple(fallback)
+        chosen = Options(target, dynamic, order, library, partitioner).updated(options or {})
+    _check_target(chosen.target)
+    if model_or_function is None:
+        return functools.partial(_compiled, options=chosen)
+    return _compiled(model_or_function, chosen)
+
+
+def inspect(compiled: Any) -> Compilation:
+    """The compilation behind a compiled module or function, whatever attributes the user's own object has."""
+    return state_of(compiled).compilation
+
+
+def _compiled(subject: Any, options: Options) -> Any:
+    """A compiled object for a module or a function. Pickled compiled objects name this function."""
+    subject = _checked(subject)
+    compilation = Compilation(options, Ledger())
+    capture = _capture(compilation)
+    backend = "inductor" if options.target == "inductor" else None
+    if not isinstance(subject, nn.Module):
+        call = capture.compile(subject, options.dynamic, backend=backend)
+        return CompiledFunction(State(subject, call, compilation, _compiled))
+
+    def start() -> Callable[..., Any]:
+        return capture.compile(subject, options.dynamic, guard_hooks=False, backend=backend)
+
+    return twin_of(State(subject, watched(subject, start), compilation, _compiled))
+
+
+def _capture(compilation: Compilation) -> Capture:
+    return Capture(
+        _graph_compiler(compilation),
+        compilation.ledger,
+        decompositions=decompositions(),
+        split=split_by(compilation.options.partitioner),
+        keep_joint=compilation.joints.append,
+    )
+
+
+def _graph_compiler(compilation: Compilation) -> Callable[[Graph], CompiledGraph]:
+    """Compile each graph and keep it. What goes wrong in our own compiler costs an event, and not the user's run."""
+
+    control_flow = adapter_for(torch.__version__)[0].control_flow
+
+    def compile_graph(graph: Graph) -> CompiledGraph:
+        try:
+            made = _compile_graph(graph, compilation)
+        except (BridgeError, control_flow):
+            raise
+        except Exception as error:
+            compilation.ledger.record(_compiler_failed(graph, error))
+            made = interpreted(graph)
+        compilation.graphs.append(made)
+        return made
+
+    return compile_graph
+
+
+def _compile_graph(graph: Graph, compilation: Compilation) -> CompiledGraph:
+    if compilation.options.target == "eager":
+        return interpreted(graph)
+    from bridge.pipeline import compile_graph
+
+    return compile_graph(graph, compilation.options, compilation.ledger)
+
+
+def _compiler_failed(graph: Graph, error: Exception) -> Event:
+    return Event(
+        DeadEnd.MAINTENANCE,
+        op="compile_graph",
+        detail=f"{type(error).__name__}: {error}",
+        kind="compiler failed",
+        graph=graph.name,
+        phase=graph.phase.value,
+        backend="eager",
+    )
+
+
+def _checked(subject: Any) -> Any:
+    """What was given, or the user's own object inside it when it is compiled already."""
+    if isinstance(subject, CompiledFunction) or isinstance(getattr(subject, "_bridge", None), State):
+        return state_of(subject).subject
+    if isinstance(subject, type):
+        raise NotCompilable(f"{subject.__name__} is a class; give an instance of it, or a function")
+    if not callable(subject):
+        raise NotCompilable(f"{type(subject).__name__} is neither a module nor a function")
+    if isinstance(subject, nn.Module):
+        for name, tensor in [*subject.named_parameters(), *subject.named_buffers()]:
+            if tensor.device.type == "meta":
+                raise NotCompilable(f"{name!r} is on the device 'meta', which holds no data; call to_empty() first")
+    return subject
+
+
+def _check_target(target: str | Mapping[str, Any]) -> None:
+    """Raise UnknownTarget for a target that neither we nor TVM know."""
+    if target in TARGETS:
+        return
+    known = ", ".join(repr(name) for name in TARGETS)
+    if not isinstance(target, str | Mapping):
+        raise UnknownTarget(f"target={target!r}: give {known}, or a TVM target as a string or a mapping")
+    import tvm
+
+    try:
+        tvm.target.Target(dict(target) if isinstance(target, Mapping) else target)
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[-1:]
+        raise UnknownTarget(f"target={target!r} is none of {known}, and no TVM target: {''.join(reason)}") from error

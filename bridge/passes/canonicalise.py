@@ -1,0 +1,146 @@
+"""Write what AOTAutograd gives in fewer and plainer ops: no aliases that alias nothing, and dropout as mask × value."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from bridge.ir.joint import Graph
+from bridge.ir.shapes import fake
+from bridge.ledger import Ledger
+
+aten = torch.ops.aten
+
+
+def canonicalise(graph: Graph, ledger: Ledger) -> Graph:
+    """The same graph in fewer kinds of node. Random ops keep their order and their place in the generator's stream."""
+    module = copied(graph.module)
+    for node in list(module.graph.nodes):
+        rewrite = REWRITES.get(node.target) if node.op == "call_function" else None
+        if rewrite is not None:
+            rewrite(module.graph, node)
+    module.graph.lint()
+    module.recompile()
+    return replace(graph, module=module)
+
+
+def copied(module: fx.GraphModule) -> fx.GraphModule:
+    """The same graph in new nodes of the same names and metadata; constants and subgraphs are shared."""
+    graph = fx.Graph()
+    value, output = graph.graph_copy(module.graph, {}, return_output_node=True)  # type: ignore[misc]
+    graph.output(value).meta = dict(output.meta)  # type: ignore[union-attr]
+    return fx.GraphModule(module, graph)
+
+
+def drop_alias(graph: fx.Graph, node: fx.Node) -> None:
+    """Readers of an alias read what it aliases. An alias that leaves the graph stays: its identity is the caller's."""
+    _bypass(graph, node, lambda user: user.op != "output")
+
+
+def drop_copy_of_constant(graph: fx.Graph, node: fx.Node) -> None:
+    """Readers that give fresh memory read the constant itself; a view of it would let the user write into it."""
+    _bypass(graph, node, _gives_fresh_memory)
+
+
+def _bypass(graph: fx.Graph, node: fx.Node, may: Callable[[fx.Node], bool]) -> None:
+    source = node.args[0]
+    assert isinstance(source, fx.Node), f"{node.target} reads a node"
+    node.replace_all_uses_with(source, delete_user_cb=may)
+    if not node.users:
+        graph.erase_node(node)
+
+
+def _gives_fresh_memory(user: fx.Node) -> bool:
+    target = user.target
+    return isinstance(target, torch._ops.OpOverload) and not any(a.alias_info for a in target._schema.arguments)
+
+
+def split_dropout(graph: fx.Graph, node: fx.Node) -> None:
+    """native_dropout(x, p, True) → mask = bernoulli(1 - p); x · mask · 1 / (1 - p).
+
+    Only the mask is random, so only the mask is drawn by torch: bit for bit eager's, the generator's state included.
+    """
+    x, p, train = node.args
+    value, mask = node.meta["val"]
+    order = memory_order(mask)
+    picks = {user.args[1]: user for user in node.users}
+    if train is False or order is None or any(user.target is not operator.getitem for user in node.users):
+        return
+    with graph.inserting_before(node):
+        drawn = _draw(graph, node, order, 1.0 - float(p))  # type: ignore[arg-type]
+        if 1 in picks:
+            picks[1].replace_all_uses_with(drawn)
+        if 0 in picks:
+            kept = _new(graph, node, aten.mul.Tensor, (x, drawn))
+            scaled = _new(graph, node, aten.mul.Tensor, (kept, _scale(float(p), value.dtype)))  # type: ignore[arg-type]
+            picks[0].replace_all_uses_with(scaled)
+    for pick in picks.values():
+        graph.erase_node(pick)
+    graph.erase_node(node)
+
+
+def _draw(graph: fx.Graph, node: fx.Node, order: list[int], probability: float) -> fx.Node:
+    """The mask. ATen fills a mask in the order of its memory, but `bernoulli.p` gives plain contiguous memory."""
+    x = node.args[0]
+    permuted = order != sorted(order)
+    if permuted:
+        x = _new(graph, node, aten.permute.default, (x, order))
+    layout = {"dtype": torch.bool, "memory_format": torch.contiguous_format}
+    empty = _new(graph, node, aten.empty_like.default, (x,), layout)
+    mask = _new(graph, node, aten.bernoulli.p, (empty, probability))
+    back = [order.index(dim) for dim in range(len(order))]
+    return _new(graph, node, aten.permute.default, (mask, back)) if permuted else mask
+
+
+def memory_order(tensor: torch.Tensor) -> list[int] | None:
+    """The dimensions of a dense tensor from the outermost to the innermost in memory; None where that is not known."""
+    plain = list(range(tensor.dim()))
+    if _dense_in(tensor, plain):
+        return plain
+    strides = tensor.stride()
+    if not all(isinstance(stride, int) for stride in strides):
+        return None
+    order = sorted(plain, key=lambda dim: -strides[dim])
+    return order if _dense_in(tensor, order) else None
+
+
+def _dense_in(tensor: torch.Tensor, order: list[int]) -> bool:
+    """Whether walking the dimensions in this order walks the memory without gaps."""
+    expected: Any = 1
+    for dim in reversed(order):
+        if statically_known_true(tensor.shape[dim] == 1):
+            continue
+        if not statically_known_true(tensor.stride(dim) == expected):
+            return False
+        expected = expected * tensor.shape[dim]
+    return True
+
+
+def _scale(p: float, dtype: torch.dtype) -> float:
+    """1 / (1 - p) as ATen's mask holds it, rounded to the type of the values."""
+    return torch.tensor(0.0 if p == 1.0 else 1.0 / (1.0 - p), dtype=dtype).item()
+
+
+def _new(
+    graph: fx.Graph, like: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+) -> Any:
+    """A node that stands in for (part of) another: same provenance, its own fake value."""
+    node = graph.call_function(target, args, kwargs or {})
+    node.meta = {key: value for key, value in like.meta.items() if key not in ("val", "tensor_meta")}
+    node.meta["val"] = target(*fake(list(args)), **(kwargs or {}))
+    return node
+
+
+REWRITES: dict[Any, Callable[[fx.Graph, fx.Node], None]] = {
+    aten.alias.default: drop_alias,
+    aten.detach.default: drop_alias,
+    aten.lift_fresh_copy.default: drop_copy_of_constant,
+    aten.native_dropout.default: split_dropout,
+}
+"""How a node of each kind is rewritten."""

@@ -1,0 +1,41 @@
+"""Which ops are written as simpler ATen ops while the graph is captured, before any backend is asked."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+aten = torch.ops.aten
+
+KEPT_WHOLE: tuple[OpOverload, ...] = (
+    # Its decomposition returns the attention matrix where its own backward expects the logarithm of the sums:
+    # wrong gradients without an error.
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+    # Composites that one conversion writes better than the dozen ops they decompose into.
+    aten._log_softmax_backward_data.default,
+    aten._softmax_backward_data.default,
+    aten.embedding_dense_backward.default,
+    aten.gelu.default,
+    aten.gelu_backward.default,
+    aten.native_batch_norm_backward.default,
+    aten.native_group_norm.default,
+    aten.native_group_norm_backward.default,
+    aten.native_layer_norm.default,
+    aten.native_layer_norm_backward.default,
+    aten.nll_loss_backward.default,
+    aten.nll_loss_forward.default,
+    aten.silu.default,
+    aten.silu_backward.default,
+)
+"""Overloads that reach the backends as they are."""
+
+
+@functools.cache
+def decompositions() -> dict[OpOverload, Callable[..., Any]]:
+    """Core ATen's table without what is kept whole. Kept, since torch takes a fifth of a second to write it out."""
+    table = torch.export.default_decompositions()
+    return {op: how for op, how in table.items() if isinstance(op, OpOverload) and op not in KEPT_WHOLE}

@@ -1,0 +1,56 @@
+"""What `bridge.compile` keeps of one compilation: its graphs, its ledger, and how its nodes run."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.ir.compiled import CompiledGraph, Way
+from bridge.ir.joint import JointGraph, Phase
+from bridge.ledger import Ledger
+from bridge.options import Options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LIVE: weakref.WeakSet[Compilation] = weakref.WeakSet()
+"""Every compilation that somebody still holds. An audit reads the counters of all: a step may call several."""
+
+
+@dataclass(frozen=True, eq=False)
+class Compilation:
+    """One use of `bridge.compile`, which fills as graphs are captured: at the first call, and when torch's guards fail.
+
+    graphs: what was compiled, forward and backward apart. joints: the joint graphs before they were split.
+    """
+
+    options: Options
+    ledger: Ledger
+    graphs: list[CompiledGraph] = field(default_factory=list)
+    joints: list[JointGraph] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        LIVE.add(self)
+
+    @property
+    def placement(self) -> dict[str, dict[str, int]]:
+        """How many nodes of all graphs run in each way: {"forward": {"generated": 12, "library": 3, …}, "backward": …}.
+
+        "uncaptured" counts the places that torch left out of every graph; how many ops ran there, an audit tells.
+        """
+        counts: dict[str, Counter[str]] = {}
+        for compiled in self.graphs:
+            ways = (way.value for way in compiled.placement.values())
+            counts.setdefault(compiled.graph.phase.value, Counter()).update(ways)
+        for event in self.ledger.select(kind="uncaptured"):
+            phase = event.phase or Phase.FORWARD.value
+            counts.setdefault(phase, Counter())[Way.UNCAPTURED.value] += event.count
+        return {phase: {way.value: ways[way.value] for way in Way} for phase, ways in counts.items()}
+
+    def explain(self, console: Console | None = None) -> None:
+        """Print how the nodes run and why some do not run in TVM, with the lines that asked for them."""
+        from bridge.runtime.explain import explain
+
+        explain(self, console)

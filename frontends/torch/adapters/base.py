@@ -1,0 +1,137 @@
+"""The private names of torch that capture stands on, behind functions of our own. One object for each torch series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch._dynamo
+import torch._dynamo.config
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import TorchDynamoException
+from torch._dynamo.utils import counters
+
+PRIVATE_NAMES: tuple[str, ...] = (
+    "torch._dynamo.optimize",
+    "torch._dynamo.eval_frame.OptimizeContext",
+    "torch._dynamo.config.allow_rnn",
+    "torch._dynamo.config.skip_nnmodule_hook_guards",
+    "torch._dynamo.config.patch",
+    "torch._dynamo.backends.common.aot_autograd",
+    "torch._dynamo.exc.TorchDynamoException",
+    "torch._dynamo.utils.counters",
+    "torch.utils._python_dispatch.TorchDispatchMode.ignore_compile_internals",
+    "torch.utils.hooks.RemovableHandle.next_id",
+    "torch._C._current_autograd_node",
+)
+"""Everything private that the frontend and the audit import or call, for a probe to look for."""
+
+
+@dataclass(frozen=True)
+class GraphBreak:
+    """Why Dynamo ended a graph before the end of the function, and the user's frames there."""
+
+    reason: str
+    frames: tuple[Any, ...]
+
+
+class Listener(Protocol):
+    """What is told while Dynamo compiles frames."""
+
+    def guard_failed(self, reason: str) -> None:
+        """A frame that was compiled before has to be compiled again."""
+
+    def frame_skipped(self, frame: Any, reason: str) -> None:
+        """A frame runs as plain Python, now and on every later call."""
+
+    def switched_off(self) -> None:
+        """Dynamo is switched off in this process (TORCHDYNAMO_DISABLE=1), so nothing is captured."""
+
+    def limit_reached(self, frame: Any) -> None:
+        """A frame had to be compiled again and was not, since that happened too often."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """What differs between torch series.
+
+    series: the series that were run or read with this adapter, "2.14".
+    isolates: the compilations of one `torch.compile` are kept and counted apart from those of another on the same
+        code; without it, many compiled instances of one class share one recompile limit after a graph break.
+    """
+
+    series: tuple[str, ...]
+    isolates: bool
+
+    def compile(
+        self,
+        function: Callable[..., Any],
+        backend: Callable[..., Any] | str,
+        dynamic: bool | None,
+        listener: Listener,
+        guard_hooks: bool,
+    ) -> Callable[..., Any]:
+        """`torch.compile` that captures recurrent modules too, and tells what Dynamo otherwise keeps to its logs.
+
+        guard_hooks: compile again when hooks of modules change, which costs time at every call.
+        """
+        isolation = {"isolate_recompiles": True} if self.isolates else {}
+        context: Any = torch._dynamo.optimize(
+            backend, dynamic=dynamic, guard_fail_fn=lambda failure: listener.guard_failed(failure.reason), **isolation
+        )
+        if not hasattr(context, "callback"):
+            listener.switched_off()
+            return function
+        config = {"allow_rnn": True, "skip_nnmodule_hook_guards": not guard_hooks}
+        context.callback = _listened(context.callback, listener, config)
+        return context(function)
+
+    def aot(self, **arguments: Any) -> Callable[[fx.GraphModule, Any], Callable[..., Any]]:
+        """A backend of AOTAutograd's."""
+        return aot_autograd(**arguments)
+
+    def rnn_tracing(self, module: fx.GraphModule) -> AbstractContextManager[Any]:
+        """While a graph with an LSTM is traced: keep out oneDNN's whole-layer op, which AOTAutograd cannot split."""
+        has_lstm = any(node.target is torch.lstm for node in module.graph.nodes)
+        return torch.backends.mkldnn.flags(enabled=False) if has_lstm else nullcontext()
+
+    def graph_break(self, module: fx.GraphModule) -> GraphBreak | None:
+        """Why the graph ends where it ends; None where the function returned."""
+        reason = getattr(module, "compile_subgraph_reason", None)
+        if reason is None or not reason.graph_break:
+            return None
+        return GraphBreak(reason.reason, tuple(reason.user_stack))
+
+    @property
+    def control_flow(self) -> type[BaseException]:
+        """The exceptions by which Dynamo steers itself. They pass through whatever we do."""
+        return TorchDynamoException
+
+
+def _listened(callback: Any, listener: Listener, config: dict[str, Any]) -> Any:
+    """Dynamo's callback for a new frame, with options set while it works and its silent answers told.
+
+    Set here, options hold for the compilation of our frames alone, and cost nothing when a compiled frame is called.
+    """
+
+    def compile_frame(frame: Any, *more: Any, **named: Any) -> Any:
+        hits = _recompile_limit_hits()
+        with torch._dynamo.config.patch(config):
+            answer = callback(frame, *more, **named)
+        if _recompile_limit_hits() > hits:
+            listener.limit_reached(frame)
+        elif answer.guarded_code is None:
+            listener.frame_skipped(frame, getattr(answer, "skip_reason", None) or "Dynamo does not say why")
+        return answer
+
+    compile_frame._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
+    return compile_frame
+
+
+def _recompile_limit_hits() -> int:
+    """How often Dynamo has given a frame up in this process because it was compiled too often."""
+    return sum(n for category in counters.values() for text, n in category.items() if "recompile limit" in str(text))

@@ -16,15 +16,14 @@ from bridge.backends.tvm.compat import (
     Expr,
     Size,
     bound,
-    cast,
     dtype_name,
     dtype_of,
     is_tensor,
     proved_different,
-    scalar,
     shape_of,
     torch_dtype,
 )
+from bridge.backends.tvm.kernels import cast, scalar
 from bridge.backends.tvm.table import Accumulate, Conversion, table
 from bridge.errors import BridgeError
 from bridge.ir.schema import call_arguments, numeric

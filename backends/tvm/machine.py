@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import tvm
 import tvm_ffi
 from tvm import relax
@@ -21,7 +22,8 @@ def machine(module: tvm.IRModule, target: str = "llvm") -> Callable[[Sequence[An
     def run(arguments: Sequence[Any]) -> list[Any]:
         given = [tvm_ffi.Shape([a]) if isinstance(a, int) else aligned(a) for a in arguments]
         made = running["main"](*given)
-        return list(made) if isinstance(made, tvm_ffi.Array) else [made]
+        results = list(made) if isinstance(made, tvm_ffi.Array) else [made]
+        return [torch.from_dlpack(result) for result in results]
 
     return run
 

@@ -49,3 +49,16 @@ def symbols_of(node: fx.Node) -> set[str]:
             if isinstance(size, SYMBOLIC):
                 found.update(str(s) for s in size.node.expr.free_symbols)
     return found
+
+
+def positive(dim: int, rank: int) -> int:
+    """A dimension counted from the front. A 0-d tensor is taken for one of a single dimension, as in torch."""
+    return dim % max(rank, 1)
+
+
+def positives(dim: Any, rank: int) -> list[int]:
+    """Dimensions counted from the front, sorted: of one, of several, or every one for None and for an empty list."""
+    if dim is None or dim == []:
+        return list(range(rank))
+    dims = dim if isinstance(dim, (list, tuple)) else [dim]
+    return sorted(d for d in {positive(d, rank) for d in dims} if d < rank)

@@ -1,0 +1,181 @@
+"""Functions of one element."""
+
+from __future__ import annotations
+
+import torch
+
+from bridge.backends.tvm.compat import Expr, R, converted, dtype_of, infinity, is_float, number, tirx
+from bridge.backends.tvm.kernels import pointwise
+from bridge.backends.tvm.table import Promote, converts
+
+aten = torch.ops.aten
+
+converts(aten.exp.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.exp)
+converts(aten.log.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.log)
+converts(aten.sin.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.sin)
+converts(aten.cos.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.cos)
+converts(aten.tan.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.tan)
+converts(aten.asin.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.asin)
+converts(aten.acos.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.acos)
+converts(aten.atan.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.atan)
+converts(aten.sinh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.sinh)
+converts(aten.cosh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.cosh)
+converts(aten.tanh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.tanh)
+converts(aten.asinh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.asinh)
+converts(aten.acosh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.acosh)
+converts(aten.erf.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.erf)
+converts(aten.sqrt.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.sqrt)
+converts(aten.rsqrt.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.rsqrt)
+converts(aten.sigmoid.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.sigmoid)
+
+
+@converts(aten.atanh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def atanh(x):
+    """TVM's own loses small values."""
+    return pointwise("atanh", lambda v: number(0.5, v) * (tirx.log1p(v) - tirx.log1p(v * number(-1, v))), x)
+
+
+@converts(aten.log1p.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def log1p(x):
+    return pointwise("log1p", tirx.log1p, x)
+
+
+@converts(aten.log2.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def log2(x):
+    return pointwise("log2", tirx.log2, x)
+
+
+@converts(aten.log10.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def log10(x):
+    return pointwise("log10", tirx.log10, x)
+
+
+@converts(aten.exp2.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def exp2(x):
+    return pointwise("exp2", tirx.exp2, x)
+
+
+@converts(aten.expm1.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def expm1(x):
+    return pointwise("expm1", exp_minus_one, x)
+
+
+@converts(aten.reciprocal.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def reciprocal(x):
+    return pointwise("reciprocal", lambda v: number(1, v) / v, x)
+
+
+@converts(aten.square.default, promote=Promote.DEFAULT, symbolic=True)
+def square(x):
+    return R.multiply(x, x)
+
+
+@converts(aten.neg.default, promote=Promote.DEFAULT, symbolic=True)
+def neg(x):
+    if dtype_of(x) == "uint8":
+        return pointwise("neg", lambda v: number(0, v) - v, x)
+    return pointwise("neg", lambda v: v * number(-1, v), x)
+
+
+@converts(aten.abs.default, promote=Promote.DEFAULT, symbolic=True)
+def abs(x):
+    return x if dtype_of(x) in ("bool", "uint8") else pointwise("abs", tirx.abs, x)
+
+
+@converts(aten.sign.default, aten.sgn.default, promote=Promote.DEFAULT, symbolic=True)
+def sign(x):
+    """0 for a NaN, as torch has it."""
+    if dtype_of(x) == "bool":
+        return x
+
+    def element(v):
+        zero, one = number(0, v), number(1, v)
+        if str(v.ty.dtype) == "uint8":
+            return tirx.Select(v > zero, one, zero)
+        return tirx.Select(v > zero, one, tirx.Select(v < zero, number(-1, v), zero))
+
+    return pointwise("sign", element, x)
+
+
+@converts(aten.floor.default, promote=Promote.DEFAULT, symbolic=True)
+def floor(x):
+    return rounded(tirx.floor, x)
+
+
+@converts(aten.ceil.default, promote=Promote.DEFAULT, symbolic=True)
+def ceil(x):
+    return rounded(tirx.ceil, x)
+
+
+@converts(aten.trunc.default, promote=Promote.DEFAULT, symbolic=True)
+def trunc(x):
+    return rounded(tirx.trunc, x)
+
+
+@converts(aten.round.default, promote=Promote.DEFAULT, symbolic=True)
+def round(x):
+    """Half to even."""
+    return rounded(tirx.nearbyint, x)
+
+
+@converts(aten.frac.default, promote=Promote.DEFAULT, symbolic=True)
+def frac(x):
+    return pointwise("frac", lambda v: v - tirx.trunc(v), x)
+
+
+@converts(aten.isnan.default, symbolic=True)
+def isnan(x):
+    return pointwise("isnan", lambda v: tirx.isnan(v) if is_float(v) else number(False, "bool"), x)
+
+
+@converts(aten.isinf.default, symbolic=True)
+def isinf(x):
+    return pointwise("isinf", lambda v: is_infinite(v) if is_float(v) else number(False, "bool"), x)
+
+
+@converts(aten.isfinite.default, symbolic=True)
+def isfinite(x):
+    def element(v):
+        return tirx.abs(wide(v)) < infinity(wide(v)) if is_float(v) else number(True, "bool")
+
+    return pointwise("isfinite", element, x)
+
+
+@converts(aten.nan_to_num.default, symbolic=True)
+def nan_to_num(x, nan, posinf, neginf):
+    """Without a value an infinity becomes the largest number of the type."""
+    name = dtype_of(x)
+    if not name.startswith(("float", "bfloat")):
+        return x
+    limits = torch.finfo(getattr(torch, name))
+    top = limits.max if posinf is None else posinf
+    bottom = limits.min if neginf is None else neginf
+
+    def element(v):
+        w = wide(v)
+        w = tirx.Select(w == infinity(w), number(top, w), tirx.Select(w == -infinity(w), number(bottom, w), w))
+        return converted(tirx.Select(tirx.isnan(wide(v)), number(nan or 0.0, w), w), name)
+
+    return pointwise("nan_to_num", element, x)
+
+
+def rounded(how, x: Expr) -> Expr:
+    return pointwise(how.__name__, how, x) if dtype_of(x).startswith(("float", "bfloat")) else x
+
+
+def wide(v: Expr) -> Expr:
+    """A 16-bit float as float32, in which every one of its values is the same."""
+    return v.astype("float32") if str(v.ty.dtype) in ("float16", "bfloat16") else v
+
+
+def is_infinite(v: Expr) -> Expr:
+    return tirx.abs(wide(v)) == infinity(wide(v))
+
+
+def exp_minus_one(v: Expr) -> Expr:
+    """Kahan's correction of exp(v) - 1, right to a few units in the last place."""
+    one = number(1, v)
+    power = tirx.exp(v)
+    corrected = (power - one) * v / tirx.log(power)
+    outside = tirx.Select(tirx.abs(v) > number(30, v), power - one, corrected)
+    return tirx.Select(power == one, v, outside)

@@ -11,10 +11,8 @@ from typing import Any
 
 from torch import fx
 
-import bridge
-
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)')
-_OWN_FOLDER = os.path.dirname(os.path.abspath(bridge.__file__)) + os.sep
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _DEMO_FOLDER = os.path.join(_OWN_FOLDER, "demo", "")
 
 

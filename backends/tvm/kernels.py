@@ -108,10 +108,15 @@ def reduction(
 ) -> Expr:
     """Emit a kernel that reduces `element(index, position, *te_tensors)` over the positions in `over`.
 
-    how: "sum", "prod", "max" or "min". The two last propagate NaN in the bridge's own kernels.
+    how: "sum", "prod", "max" or "min". The two last propagate NaN in the bridge's own kernels. Over no positions a sum
+    is 0 and a product 1; an extreme of none is an error in torch.
     """
+    is_empty = any(isinstance(n, int) and n == 0 for n in over)
 
     def body(*inputs: Any) -> Any:
+        if is_empty:
+            like = element([extent(0)] * len(shape), [extent(0)] * len(over), *inputs)
+            return te.compute([extent(n) for n in shape], lambda *_: number(int(how == "prod"), like), name=name)
         axes = [te.reduce_axis((0, extent(n)), f"r{i}") for i, n in enumerate(over)]
         positions = tuple(axis.var for axis in axes)
         return te.compute(
@@ -128,16 +133,13 @@ def reduced(
 ) -> Expr:
     """Emit a kernel that reduces dimensions of one tensor, or of several that are broadcast together.
 
-    `element` makes of one element of each what is reduced; one with a parameter `index` gets the position too. Over no
-    elements a sum is 0 and a product 1; an extreme of none is an error in torch.
+    `element` makes of one element of each what is reduced; one with a parameter `index` gets the position too.
     """
     tensors = x if isinstance(x, list) else [x]
     shapes = [shape_of(t) for t in tensors]
     whole = broadcast_shape(*shapes)
     kept = [d for d in range(len(whole)) if d not in dims]
     shape = [1 if d in dims else n for d, n in enumerate(whole)] if keepdim else [whole[d] for d in kept]
-    if any(isinstance(n, int) and n == 0 for n in whole):
-        return R.full(shape, const(1 if how == "prod" else 0, dtype_of(tensors[0])), dtype_of(tensors[0]))
     wants_index = "index" in inspect.signature(element).parameters
 
     def at(index: tuple[Expr, ...], positions: tuple[Expr, ...], *inputs: Any) -> Expr:

@@ -1,5 +1,37 @@
 """The rows, by family. Importing this package fills the table."""
 
-from bridge.backends.tvm.ops import comparison, creation, pointwise, reduction, unary, view
+from bridge.backends.tvm.ops import (
+    activation,
+    attention,
+    comparison,
+    convolution,
+    creation,
+    indexing,
+    loss,
+    matmul,
+    normalisation,
+    pointwise,
+    pooling,
+    reduction,
+    scatter,
+    unary,
+    view,
+)
 
-__all__ = ["comparison", "creation", "pointwise", "reduction", "unary", "view"]
+__all__ = [
+    "activation",
+    "attention",
+    "comparison",
+    "convolution",
+    "creation",
+    "indexing",
+    "loss",
+    "matmul",
+    "normalisation",
+    "pointwise",
+    "pooling",
+    "reduction",
+    "scatter",
+    "unary",
+    "view",
+]

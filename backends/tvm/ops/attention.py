@@ -1,0 +1,112 @@
+"""Scaled dot-product attention as torch's CPU kernel gives it: the result, and the logarithm of the sums."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from bridge.backends.tvm.compat import Expr, R, dtype_of, infinity, number, shape_of, tirx
+from bridge.backends.tvm.kernels import compute, pointwise, reduced, reduction
+from bridge.backends.tvm.ops.reduction import extreme, total
+from bridge.backends.tvm.table import Accumulate, converts
+
+aten = torch.ops.aten
+
+
+def without_dropout(dropout_p):
+    return f"dropout_p={dropout_p}" if dropout_p else None
+
+
+@converts(
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+    accumulate=Accumulate.OPMATH,
+    refuses=without_dropout,
+    symbolic=True,
+)
+def attention(query, key, value, dropout_p, is_causal, attn_mask, scale):
+    """Of (batch, heads, length, width)."""
+    scores = scored(query, key, is_causal, attn_mask, scale)
+    top = extreme("max", scores, [3], True)
+    powers = pointwise("shifted_exp", lambda s, m: tirx.exp(s - m), scores, top)
+    whole = total(powers, [3], True)
+    weights = pointwise("weights", lambda p, s: p / s, powers, whole)
+    logarithm = pointwise("logsumexp", lambda s, m: tirx.log(s) + m, whole, top)
+    return weighted(weights, value), R.reshape(logarithm, shape_of(logarithm)[:3])
+
+
+@converts(
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+    accumulate=Accumulate.OPMATH,
+    refuses=without_dropout,
+    symbolic=True,
+)
+def attention_backward(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale):
+    """The weights are computed again from the logarithm of the sums."""
+    scores = scored(query, key, is_causal, attn_mask, scale)
+    logarithm = R.reshape(logsumexp, [*shape_of(logsumexp), 1])
+    weights = pointwise("weights", lambda s, m: tirx.exp(s - m), scores, logarithm)
+    dvalue = transposed_weighted(weights, grad_out)
+    dweights = contracted(grad_out, value)
+    inside = reduced("inside", "sum", lambda g, o: g * o, [grad_out, out], [3], True)
+    factor = scale_of(query, scale)
+    dscores = pointwise("dscores", lambda w, d, s: w * (d - s) * factor, weights, dweights, inside)
+    return weighted(dscores, key), transposed_weighted(dscores, query), dvalue
+
+
+def scale_of(query: Expr, scale: float | None) -> Expr:
+    """One over the root of the width, unless it is given."""
+    width, name = shape_of(query)[3], dtype_of(query)
+    if scale is None and not isinstance(width, int):
+        return tirx.rsqrt(width.astype(name))
+    return number(1 / math.sqrt(width) if scale is None else scale, name)
+
+
+def scored(query: Expr, key: Expr, is_causal: bool, mask: Expr | None, scale: float | None) -> Expr:
+    """How much each query asks for each key: scaled, and masked by addition or by causality."""
+    products = contracted(query, key)
+    factor = scale_of(query, scale)
+
+    def element(at, p, *masks):
+        v = p(*at) * factor
+        if masks:
+            shape = shape_of(mask)
+            place = at[4 - len(shape) :]
+            v = v + masks[0](*(0 if n == 1 else i for i, n in zip(place, shape, strict=True)))
+        return tirx.Select(at[3] > at[2], -infinity(v), v) if is_causal else v
+
+    return compute("scores", shape_of(products), element, products, *([] if mask is None else [mask]))
+
+
+def contracted(a: Expr, b: Expr) -> Expr:
+    """a (…, L, E) times the transpose of b (…, S, E)."""
+    batch, heads, length, width = shape_of(a)
+    shape = [batch, heads, length, shape_of(b)[2]]
+
+    def element(at, over, x, y):
+        n, h, i, j = at
+        return x(n, h, i, over[0]) * y(n, h, j, over[0])
+
+    return reduction("contracted", "sum", shape, [width], element, a, b)
+
+
+def weighted(weights: Expr, value: Expr) -> Expr:
+    """weights (…, L, S) times value (…, S, E)."""
+    batch, heads, length, size = shape_of(weights)
+
+    def element(at, over, w, v):
+        n, h, i, e = at
+        return w(n, h, i, over[0]) * v(n, h, over[0], e)
+
+    return reduction("weighted", "sum", [batch, heads, length, shape_of(value)[3]], [size], element, weights, value)
+
+
+def transposed_weighted(weights: Expr, value: Expr) -> Expr:
+    """The transpose of weights (…, L, S) times value (…, L, E)."""
+    batch, heads, length, size = shape_of(weights)
+
+    def element(at, over, w, v):
+        n, h, j, e = at
+        return w(n, h, over[0], j) * v(n, h, over[0], e)
+
+    return reduction("gathered", "sum", [batch, heads, size, shape_of(value)[3]], [length], element, weights, value)

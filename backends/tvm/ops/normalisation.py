@@ -1,0 +1,189 @@
+"""Layer, group and batch normalisation and their gradients: sums in float32 or wider, variances in two passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from bridge.backends.tvm.compat import Expr, R, Size, converted, dtype_of, number, shape_of, size_product, tirx
+from bridge.backends.tvm.kernels import pointwise, reduced
+from bridge.backends.tvm.ops.reduction import average, total
+from bridge.backends.tvm.table import Accumulate, converts
+
+aten = torch.ops.aten
+
+
+@converts(aten.native_layer_norm.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def native_layer_norm(input, normalized_shape, weight, bias, eps):
+    dims = last(input, len(normalized_shape))
+    mean, rstd = moments(input, dims, eps)
+    return scaled(normalised(input, mean, rstd), weight, bias), mean, rstd
+
+
+@converts(aten.native_layer_norm_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask):
+    dims = last(input, len(normalized_shape))
+    outer = [d for d in range(len(shape_of(input))) if d not in dims]
+    want_x, want_w, want_b = output_mask
+    dx = dw = db = None
+    if want_x:
+        dx = of_input(grad_out if weight is None else R.multiply(grad_out, weight), input, mean, rstd, dims)
+    if want_w:
+        dw = reduced("dweight", "sum", times_normalised, [grad_out, input, mean, rstd], outer, False)
+    if want_b:
+        db = total(grad_out, outer, False) if outer else grad_out
+    return dx, dw, db
+
+
+@converts(aten.native_group_norm.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
+    shape = shape_of(input)
+    grouped = R.reshape(input, [N, group, C // group, HxW])
+    mean, rstd = moments(grouped, [2, 3], eps)
+    made = R.reshape(normalised(grouped, mean, rstd), shape)
+    made = scaled(made, channelwise(weight, len(shape)), channelwise(bias, len(shape)))
+    return made, R.reshape(mean, [N, group]), R.reshape(rstd, [N, group])
+
+
+@converts(aten.native_group_norm_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
+    want_x, want_w, want_b = output_mask
+    split = [N, group, C // group, HxW]
+    grad, x = R.reshape(grad_out, split), R.reshape(input, split)
+    mean, rstd = R.reshape(mean, [N, group, 1, 1]), R.reshape(rstd, [N, group, 1, 1])
+    dx = dw = db = None
+    if want_x:
+        scaled_grad = grad if weight is None else R.multiply(grad, R.reshape(weight, [1, group, C // group, 1]))
+        dx = R.reshape(of_input(scaled_grad, x, mean, rstd, [2, 3]), shape_of(input))
+    if want_w:
+        dw = R.reshape(reduced("dweight", "sum", times_normalised, [grad, x, mean, rstd], [0, 3], False), [C])
+    if want_b:
+        db = R.reshape(total(grad, [0, 3], False), [C])
+    return dx, dw, db
+
+
+@converts(aten._native_batch_norm_legit_functional.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def batch_norm_functional(input, weight, bias, running_mean, running_var, training, momentum, eps, *, sizes):
+    if not training:
+        made = by_running(input, weight, bias, running_mean, running_var, eps)
+        return made, *nothing_saved(input, sizes), running_mean, running_var
+    made, mean, rstd, variance = by_batch(input, weight, bias, eps)
+    count = size_product([n for d, n in enumerate(shape_of(input)) if d != 1])
+
+    def moved(old, new):
+        return old * number(1 - momentum, old) + new * number(momentum, old)
+
+    def unbiased(old, new):
+        n = converted(count, str(new.ty.dtype))
+        return moved(old, new * (n / (n - number(1, n))))
+
+    running_mean = pointwise("running_mean", moved, running_mean, mean)
+    return made, mean, rstd, running_mean, pointwise("running_var", unbiased, running_var, variance)
+
+
+@converts(aten._native_batch_norm_legit.no_stats, accumulate=Accumulate.OPMATH, symbolic=True)
+def batch_norm_no_stats(input, weight, bias, training, momentum, eps):
+    """Without running statistics those of the batch are all there are."""
+    return by_batch(input, weight, bias, eps)[:3]
+
+
+@converts(aten._native_batch_norm_legit_no_training.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def batch_norm_no_training(input, weight, bias, running_mean, running_var, momentum, eps, *, sizes):
+    return by_running(input, weight, bias, running_mean, running_var, eps), *nothing_saved(input, sizes)
+
+
+@converts(aten.native_batch_norm_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def native_batch_norm_backward(
+    grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask
+):
+    want_x, want_w, want_b = output_mask
+    rank = len(shape_of(input))
+    if train:
+        mean, rstd = save_mean, save_invstd
+    else:
+        mean, rstd = running_mean, inverse_root(running_var, eps)
+    mean, rstd = channelwise(mean, rank), channelwise(rstd, rank)
+    dims = [d for d in range(rank) if d != 1]
+    dx = dw = db = None
+    if want_x:
+        grad = grad_out if weight is None else R.multiply(grad_out, channelwise(weight, rank))
+        dx = of_input(grad, input, mean, rstd, dims) if train else R.multiply(grad, rstd)
+    if want_w:
+        dw = reduced("dweight", "sum", times_normalised, [grad_out, input, mean, rstd], dims, False)
+    if want_b:
+        db = total(grad_out, dims, False)
+    return dx, dw, db
+
+
+def by_batch(input: Expr, weight: Expr | None, bias: Expr | None, eps: float) -> tuple[Expr, Expr, Expr, Expr]:
+    """The result, and the batch's mean, inverse deviation and variance, a number for each channel."""
+    rank = len(shape_of(input))
+    dims = [d for d in range(rank) if d != 1]
+    mean = average(input, dims, True)
+    variance = average(squared_difference(input, mean), dims, True)
+    rstd = inverse_root(variance, eps)
+    made = scaled(normalised(input, mean, rstd), channelwise(weight, rank), channelwise(bias, rank))
+    channels = [shape_of(input)[1]]
+    return made, R.reshape(mean, channels), R.reshape(rstd, channels), R.reshape(variance, channels)
+
+
+def by_running(input: Expr, weight, bias, running_mean: Expr, running_var: Expr, eps: float) -> Expr:
+    rank = len(shape_of(input))
+    mean, rstd = channelwise(running_mean, rank), channelwise(inverse_root(running_var, eps), rank)
+    return scaled(normalised(input, mean, rstd), channelwise(weight, rank), channelwise(bias, rank))
+
+
+def nothing_saved(input: Expr, sizes: Sequence[Sequence[Size]]) -> tuple[Expr, Expr]:
+    """The empty statistics that torch gives where nothing is trained."""
+    return tuple(R.zeros(shape, dtype_of(input)) for shape in sizes[1:3])  # type: ignore[return-value]
+
+
+def moments(x: Expr, dims: Sequence[int], eps: float) -> tuple[Expr, Expr]:
+    """The mean and the inverse deviation over dimensions, which stay with size 1."""
+    mean = average(x, list(dims), True)
+    return mean, inverse_root(average(squared_difference(x, mean), list(dims), True), eps)
+
+
+def squared_difference(x: Expr, mean: Expr) -> Expr:
+    return pointwise("squared_difference", lambda v, m: (v - m) * (v - m), x, mean)
+
+
+def inverse_root(variance: Expr, eps: float) -> Expr:
+    return pointwise("inverse_root", lambda v: number(1, v) / tirx.sqrt(v + number(eps, v)), variance)
+
+
+def normalised(x: Expr, mean: Expr, rstd: Expr) -> Expr:
+    return pointwise("normalised", lambda v, m, r: (v - m) * r, x, mean, rstd)
+
+
+def times_normalised(grad: Expr, v: Expr, m: Expr, r: Expr) -> Expr:
+    return grad * (v - m) * r
+
+
+def of_input(grad: Expr, x: Expr, mean: Expr, rstd: Expr, dims: Sequence[int]) -> Expr:
+    """The gradient through mean and deviation: what is left of the gradient without its mean and its part along x."""
+    share = average(grad, list(dims), True)
+    along = pointwise("times_normalised", times_normalised, grad, x, mean, rstd)
+    along = average(along, list(dims), True)
+
+    def element(g, v, m, r, a, b):
+        return r * (g - a - (v - m) * r * b)
+
+    return pointwise("dinput", element, grad, x, mean, rstd, share, along)
+
+
+def scaled(x: Expr, weight: Expr | None, bias: Expr | None) -> Expr:
+    if weight is not None:
+        x = R.multiply(x, weight)
+    return x if bias is None else R.add(x, bias)
+
+
+def channelwise(x: Expr | None, rank: int) -> Expr | None:
+    """One number for each channel, as a tensor that is broadcast against (N, C, ...)."""
+    return None if x is None else R.reshape(x, [shape_of(x)[0], *(1 for _ in range(rank - 2))])
+
+
+def last(x: Expr, count: int) -> list[int]:
+    rank = len(shape_of(x))
+    return list(range(rank - count, rank))

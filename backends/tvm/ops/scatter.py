@@ -1,0 +1,195 @@
+"""What writes at indices. Repeated indices are met in the order in which torch meets them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from bridge.backends.tvm.compat import Expr, R, T, const, dtype_of, larger, number, shape_of, smaller, tirx
+from bridge.backends.tvm.kernels import broadcast_index, cast, loops, named, nest, scalar, store
+from bridge.backends.tvm.ops.indexing import Indexing, held_inside, inside_of, no_masks, poison, wrapped
+from bridge.backends.tvm.ops.view import flat_position, only_dense, unflattened
+from bridge.backends.tvm.table import Accumulate, converts
+from bridge.ir.shapes import positive
+
+aten = torch.ops.aten
+
+
+@converts(aten.scatter.src, symbolic=True)
+def scatter(x, dim, index, src):
+    return written(x, dim, index, src, lambda old, new: new)
+
+
+@converts(aten.scatter.value, symbolic=True)
+def scatter_value(x, dim, index, value):
+    return written(x, dim, index, scalar(value, dtype_of(x)), lambda old, new: new)
+
+
+@converts(aten.scatter_add.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def scatter_add(x, dim, index, src):
+    return written(x, dim, index, src, lambda old, new: old + new)
+
+
+def only_whole(reduce, include_self):
+    if reduce == "mean" or not include_self:
+        return f"reduce={reduce!r} with include_self={include_self}"
+
+
+REDUCES = {"sum": lambda a, b: a + b, "prod": lambda a, b: a * b, "amax": larger, "amin": smaller}
+
+
+@converts(aten.scatter_reduce.two, accumulate=Accumulate.OPMATH, refuses=only_whole, symbolic=True)
+def scatter_reduce(x, dim, index, src, reduce, include_self):
+    """src may be larger than index; the part beyond index is not read."""
+    return written(x, dim, index, src, REDUCES[reduce])
+
+
+@converts(aten.index_add.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def index_add(x, dim, index, source, alpha):
+    source = source if alpha == 1 else R.multiply(source, const(alpha, source))
+    return written_along(x, dim, index, source, lambda old, new: old + new)
+
+
+@converts(aten.index_copy.default, symbolic=True)
+def index_copy(x, dim, index, source):
+    return written_along(x, dim, index, source, lambda old, new: new)
+
+
+@converts(aten.index_put.default, aten._unsafe_index_put.default, refuses=no_masks, symbolic=True)
+def index_put(x, indices, values, accumulate):
+    plan = Indexing(x, indices)
+    given = [i for i in indices if i is not None]
+    values = cast(values, dtype_of(x))
+
+    def body(out, old, new, *positions):
+        copied(out, old, plan.x)
+
+        def at(place):
+            read = [p(*broadcast_index(plan.inner(place), shape_of(i))) for p, i in zip(positions, given, strict=True)]
+            targets = [named(wrapped(p, plan.x[d])) for d, p in zip(plan.dims, read, strict=True)]
+            inside = tirx.all(*(inside_of(p, plan.x[d]) for d, p in zip(plan.dims, targets, strict=True)))
+            held = [held_inside(p, plan.x[d]) for d, p in zip(plan.dims, targets, strict=True)]
+            target = plan.outer(place, held)
+            value = tirx.Select(inside, element_of(new, broadcast_index(place, shape_of(values))), poison(dtype_of(x)))
+            store(out, target, out[tuple(target)] + value if accumulate else value)
+
+        nest(plan.shape, at)
+
+    return loops("index_put", [(plan.x, dtype_of(x))], body, x, values, *given)[0]
+
+
+@converts(aten.embedding_dense_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq, *, sizes):
+    """Rows that were looked up more than once add up; the padding row gets nothing."""
+    width, name = sizes[1], dtype_of(grad_output)
+    count = R.reshape(indices, [-1])
+    grads = R.reshape(grad_output, [-1, width])
+    times = occurrences(count, num_weights) if scale_grad_by_freq else None
+
+    def body(out, grad, row, *counts):
+        nest(sizes, lambda place: store(out, place, number(0, name)))
+        with T.serial(0, shape_of(count)[0]) as i:
+            at = named(row[i].astype("int64"))
+            counted = tirx.And(at != padding_idx, inside_of(at, num_weights))
+            with T.If(counted), T.Then(), T.serial(0, width) as j:
+                share = grad[i, j] / counts[0][at].astype(name) if counts else grad[i, j]
+                store(out, [at, j], out[at, j] + share)
+
+    given = [grads, count] + ([times] if times is not None else [])
+    return loops("embedding_backward", [(sizes, name)], body, *given)[0]
+
+
+def only_dense_scatter(x, storage_offset, size, stride):
+    return only_dense(x, storage_offset, size, stride)
+
+
+@converts(aten.as_strided_scatter.default, refuses=only_dense_scatter)
+def as_strided_scatter(x, src, size, stride, storage_offset):
+    shape = shape_of(x)
+
+    def body(out, old, new):
+        copied(out, old, shape)
+        nest(size, lambda at: store(out, unflattened(flat_position(at, stride, storage_offset or 0), shape),
+                                    element_of(new, at)))  # fmt: skip
+
+    return loops("as_strided_scatter", [(shape, dtype_of(x))], body, x, src)[0]
+
+
+@converts(aten.masked_scatter.default)
+def masked_scatter(x, mask, source):
+    """The next element of source for every True, in order."""
+    shape, flat = shape_of(x), R.reshape(source, [-1])
+    mask = R.broadcast_to(mask, shape)
+
+    def body(out, taken, old, where, new):
+        store(taken, [0], number(0, "int64"))
+
+        def at(place):
+            store(out, place, element_of(old, place))
+            with T.If(element_of(where, place)), T.Then():
+                store(out, place, new[held_inside(taken[0], shape_of(flat)[0])])
+                store(taken, [0], taken[0] + 1)
+
+        nest(shape, at)
+
+    return loops("masked_scatter", [(shape, dtype_of(x)), ([1], "int64")], body, x, mask, flat)[0]
+
+
+def written(x: Expr, dim: int, index: Expr, src: Expr, combine) -> Expr:
+    """x with `src` written where `index` says along a dimension. A 0-d src is written everywhere."""
+    shape = shape_of(x)
+    if not shape:
+        x, index = R.reshape(x, [1]), R.reshape(index, [1])
+        src = R.reshape(src, [1])
+        return R.reshape(written(x, 0, index, src, combine), [])
+    dim = positive(dim, len(shape))
+
+    def body(out, old, positions, new):
+        copied(out, old, shape)
+
+        def at(place):
+            target = named(wrapped(positions[tuple(place)], shape[dim]))
+            to = [*place[:dim], held_inside(target, shape[dim]), *place[dim + 1 :]]
+            value = element_of(new, place if shape_of(src) else [])
+            value = tirx.Select(inside_of(target, shape[dim]), value, poison(dtype_of(x)))
+            store(out, to, combine(out[tuple(to)], value))
+
+        nest(shape_of(index) or [1], at)
+
+    index = index if shape_of(index) else R.reshape(index, [1])
+    return loops("scatter", [(shape, dtype_of(x))], body, x, index, src)[0]
+
+
+def written_along(x: Expr, dim: int, index: Expr, source: Expr, combine) -> Expr:
+    """x with slices of `source` written where a 1-d `index` says."""
+    shape = shape_of(x)
+    if not shape:
+        return R.reshape(written_along(R.reshape(x, [1]), 0, index, R.reshape(source, [1]), combine), [])
+    dim = positive(dim, len(shape))
+    across = [shape_of(index)[0] if d == dim and shape_of(index) else n for d, n in enumerate(shape)]
+    along = [1] * len(shape)
+    along[dim] = across[dim]
+    source = R.reshape(source, across)
+    return written(x, dim, R.broadcast_to(R.reshape(index, along), across), source, combine)
+
+
+def occurrences(index: Expr, size) -> Expr:
+    """How often each position is named."""
+
+    def body(out, row):
+        nest([size], lambda place: store(out, place, number(0, "int64")))
+        with T.serial(0, shape_of(index)[0]) as i:
+            at = named(row[i].astype("int64"))
+            store(out, [at], out[at] + 1)
+
+    return loops("occurrences", [([size], "int64")], body, index)[0]
+
+
+def copied(out, old, shape: Sequence) -> None:
+    nest(shape, lambda place: store(out, place, element_of(old, place)))
+
+
+def element_of(buffer, place: Sequence) -> Expr:
+    """One element of a buffer in a loop nest, also of a 0-d one."""
+    return buffer[tuple(place)] if len(place) else buffer[()]

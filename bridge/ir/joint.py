@@ -64,3 +64,11 @@ class JointGraph(Graph):
     """Forward and backward as one graph. The first `forward_outputs` results are the forward's, the rest gradients."""
 
     forward_outputs: int = 0
+
+
+def copied(module: fx.GraphModule) -> fx.GraphModule:
+    """The same graph in new nodes of the same names and metadata; constants and subgraphs are shared."""
+    graph = fx.Graph()
+    value, output = graph.graph_copy(module.graph, {}, return_output_node=True)  # type: ignore[misc]
+    graph.output(value).meta = dict(output.meta)  # type: ignore[union-attr]
+    return fx.GraphModule(module, graph)

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from bridge.ir.joint import Graph
+from bridge.ir.joint import Graph, copied
 from bridge.ir.shapes import fake
 from bridge.ledger import Ledger
 
@@ -28,14 +28,6 @@ def canonicalise(graph: Graph, ledger: Ledger) -> Graph:
     module.graph.lint()
     module.recompile()
     return replace(graph, module=module)
-
-
-def copied(module: fx.GraphModule) -> fx.GraphModule:
-    """The same graph in new nodes of the same names and metadata; constants and subgraphs are shared."""
-    graph = fx.Graph()
-    value, output = graph.graph_copy(module.graph, {}, return_output_node=True)  # type: ignore[misc]
-    graph.output(value).meta = dict(output.meta)  # type: ignore[union-attr]
-    return fx.GraphModule(module, graph)
 
 
 def drop_alias(graph: fx.Graph, node: fx.Node) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +14,8 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.utils import counters
+
+from bridge.frontends.torch.adapters.rnn import dropout_between_layers
 
 PRIVATE_NAMES: tuple[str, ...] = (
     "torch._dynamo.optimize",
@@ -27,6 +29,7 @@ PRIVATE_NAMES: tuple[str, ...] = (
     "torch.utils._python_dispatch.TorchDispatchMode.ignore_compile_internals",
     "torch.utils.hooks.RemovableHandle.next_id",
     "torch._C._current_autograd_node",
+    "torch._decomp.decompositions._rnn_helper",
 )
 """Everything private that the frontend and the audit import or call, for a probe to look for."""
 
@@ -94,10 +97,15 @@ class Adapter:
         """A backend of AOTAutograd's."""
         return aot_autograd(**arguments)
 
-    def rnn_tracing(self, module: fx.GraphModule) -> AbstractContextManager[Any]:
-        """While a graph with an LSTM is traced: keep out oneDNN's whole-layer op, which AOTAutograd cannot split."""
+    @contextmanager
+    def rnn_tracing(self, module: fx.GraphModule) -> Iterator[None]:
+        """While a graph is traced: recurrent modules keep their dropout, and LSTMs are written out.
+
+        oneDNN's op for a whole layer of an LSTM cannot be split by AOTAutograd, so it is kept out.
+        """
         has_lstm = any(node.target is torch.lstm for node in module.graph.nodes)
-        return torch.backends.mkldnn.flags(enabled=False) if has_lstm else nullcontext()
+        with dropout_between_layers(), torch.backends.mkldnn.flags(enabled=False) if has_lstm else nullcontext():
+            yield
 
     def graph_break(self, module: fx.GraphModule) -> GraphBreak | None:
         """Why the graph ends where it ends; None where the function returned."""

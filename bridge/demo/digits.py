@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from bridge.demo.task import Batch, Task
 
-EPOCHS = 8
+EPOCHS = 6
 BATCH = 64
 TEST_IMAGES = 357
 
@@ -69,6 +69,6 @@ def digits_task() -> Task:
         steps=EPOCHS * steps_an_epoch,
         make_model=DigitNet,
         batches=batches,
-        make_optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9),
+        make_optimizer=lambda parameters: torch.optim.Adam(parameters, lr=3e-3),
         score=score,
     )

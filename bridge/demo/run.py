@@ -32,7 +32,7 @@ from bridge.report.report import Report, make_report
 TASKS = {"digits": digits_task, "text": text_task}
 EAGER, BRIDGE, INDUCTOR = "eager", "bridge", "inductor"
 INDUCTOR_STEPS = 3
-ROUNDS = 30
+ROUNDS = 20
 
 
 def run_demo(out: Path, console: Console, target: str = "tvm", tasks: Sequence[str] = tuple(TASKS)) -> Report:

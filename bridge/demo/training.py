@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 import torch
 from torch import nn
 
 from bridge.demo.task import Batch, Task
+from bridge.demo.timing import interleaved
 
 SEED = 0
 
@@ -55,17 +57,8 @@ def train(task: Task, model: nn.Module, each_step: Callable[[], object], steps: 
 def step_times(
     task: Task, models: Mapping[str, nn.Module], rounds: int, each_round: Callable[[], object]
 ) -> dict[str, tuple[float, ...]]:
-    """Seconds of one step of each model, `rounds` times. The models take turns, so that all meet the same machine."""
+    """Seconds of one step of each model, `rounds` times."""
     batch = next(task.batches())
     optimizers = {name: task.make_optimizer(model.parameters()) for name, model in models.items()}
-    times: dict[str, list[float]] = {name: [] for name in models}
-    for turn in range(rounds + 2):
-        names = list(models)
-        shift = turn % len(names)
-        for name in names[shift:] + names[:shift]:
-            start = perf_counter()
-            step(models[name], optimizers[name], batch)
-            if turn >= 2:  # the first two warm up caches and the allocator
-                times[name].append(perf_counter() - start)
-        each_round()
-    return {name: tuple(readings) for name, readings in times.items()}
+    steps = {name: partial(step, model, optimizers[name], batch) for name, model in models.items()}
+    return interleaved(steps, rounds, each_round)

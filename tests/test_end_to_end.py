@@ -1,0 +1,124 @@
+"""Real models train through TVM as they do in eager, and nothing of them runs elsewhere unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import bridge
+from experiments.measure import gradients, reference_gradients, train, wrong_gradients
+from experiments.models import MODELS, WithLoss
+
+STEPS = 20
+NAMES = ["mlp", "gru", "digits", "gpt2", "llama", "bert", "resnet18"]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What 20 steps leave behind."""
+
+    module: nn.Module
+    losses: list[float]
+    buffers: dict[str, torch.Tensor]
+    generator: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A model in eager and through the bridge, from the same weights, before and after 20 steps."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    first: dict[str, tuple[torch.Tensor, dict[str, torch.Tensor]]]
+    exact: dict[str, torch.Tensor]
+    eager: Trained
+    compiled: Trained
+
+
+def whole(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+    module, args, kwargs, loss = MODELS[name]()
+    return WithLoss(module, loss), args, kwargs
+
+
+def trained(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trained:
+    losses = train(module, args, kwargs, STEPS, lambda parameters: torch.optim.SGD(parameters, lr=0.01))
+    return Trained(module, losses, dict(module.named_buffers()), torch.get_rng_state())
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def pair(request: pytest.FixtureRequest) -> Pair:
+    torch._dynamo.reset()
+    module, args, kwargs = whole(request.param)
+    compiled = bridge.compile(whole(request.param)[0])
+    with torch.compiler.set_stance("force_eager"):
+        exact = reference_gradients(module, args, kwargs)
+        first = {"eager": gradients(module, args, kwargs)}
+        eager = trained(module, args, kwargs)
+    first["compiled"] = gradients(compiled, args, kwargs)
+    return Pair(args, kwargs, first, exact, eager, trained(compiled, args, kwargs))
+
+
+def test_eager_is_eager_and_the_other_is_compiled(pair: Pair) -> None:
+    graphs = bridge.inspect(pair.compiled.module).graphs
+    assert sum(graph.kernel_calls * graph.runs[0] for graph in graphs) > 0
+    assert {graph.graph.phase.value for graph in graphs} >= {"forward", "backward"}
+    before = [graph.runs[0] for graph in graphs]
+    gradients(pair.eager.module, pair.args, pair.kwargs)
+    assert [graph.runs[0] for graph in graphs] == before
+    assert not hasattr(pair.eager.module, "placement")
+
+
+def test_losses_are_eagers(pair: Pair) -> None:
+    assert pair.eager.losses[0] != pair.eager.losses[-1]
+    assert pair.compiled.losses == pytest.approx(pair.eager.losses, rel=1e-4)
+
+
+def test_first_gradients_are_right(pair: Pair) -> None:
+    (_, found), (_, eager) = pair.first["compiled"], pair.first["eager"]
+    assert pair.exact
+    wrong = wrong_gradients(found, eager, pair.exact)
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_running_statistics_are_eagers(pair: Pair) -> None:
+    assert pair.compiled.buffers.keys() == pair.eager.buffers.keys()
+    for name, buffer in pair.eager.buffers.items():
+        torch.testing.assert_close(pair.compiled.buffers[name], buffer, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_random_numbers_are_drawn_as_in_eager(pair: Pair) -> None:
+    assert torch.equal(pair.compiled.generator, pair.eager.generator)
+
+
+def test_nothing_ran_elsewhere(pair: Pair) -> None:
+    audit = bridge.audit(lambda: pair.compiled.module(*pair.args, **pair.kwargs).backward())
+    assert audit.kernels > 0
+    assert not audit.fallback, str(audit)
+    assert audit.ok, str(audit)
+    placement = bridge.inspect(pair.compiled.module).placement
+    assert all(ways["generated"] > 0 for ways in placement.values())
+    assert {way: sum(ways[way] for ways in placement.values()) for way in ("fallback", "uncaptured")} == {
+        "fallback": 0,
+        "uncaptured": 0,
+    }
+
+
+@pytest.mark.parametrize("drop", [F.dropout, F.alpha_dropout])
+def test_dropout_masks_are_eagers(drop: Callable[..., torch.Tensor]) -> None:
+    def dropped(x: torch.Tensor) -> torch.Tensor:
+        return drop(x.tanh(), 0.3, True) * 2
+
+    x = torch.ones(50, 40)
+    torch.manual_seed(3)
+    expected = dropped(x)
+    compiled = bridge.compile(dropped)
+    torch.manual_seed(3)
+    found = compiled(x)
+    assert 0 < (expected == expected[0, 0]).float().mean() < 1
+    torch.testing.assert_close(found, expected)

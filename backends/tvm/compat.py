@@ -37,6 +37,9 @@ R: Any = relax_ops
 T: Any = loop_words
 """TVMScript's builder: loops and stores, for kernels that are no expression."""
 
+empty_strided: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", torch.empty_strided)
+"""Fresh memory of a size, strides and type on the CPU. torch's own quick way, where this torch has it."""
+
 Expr = Any
 """A Relax or a TIR expression. TVM's own annotations contradict its values: to them `a < b` is a bool."""
 
@@ -95,7 +98,7 @@ def dtype_of(x: Expr) -> str:
 def const(value: float | bool, like: Expr | str) -> Expr:
     """A 0-d tensor constant of the type of another tensor, or of a named type. Integers wrap as in torch."""
     name = like if isinstance(like, str) else dtype_of(like)
-    return relax.const(torch.tensor(value).to(torch_dtype(name)).item(), name)
+    return relax.const(rounded(value, name), name)
 
 
 def needs_care(given: str, wanted: str) -> bool:
@@ -103,10 +106,16 @@ def needs_care(given: str, wanted: str) -> bool:
     return wanted == "bool" or (given.startswith(("float", "bfloat")) and wanted in ("uint8", "int8", "int16"))
 
 
+def rounded(value: float | bool, name: str) -> float | int | bool:
+    """A Python number as a type holds it."""
+    widest = torch.float64 if isinstance(value, float) else torch.int64
+    return torch.tensor(value, dtype=widest).to(torch_dtype(name)).item()
+
+
 def number(value: float | bool, like: Expr | str) -> Expr:
     """A TIR constant of the type of another TIR expression, or of a named type."""
     name = like if isinstance(like, str) else str(like.ty.dtype)
-    return tirx.const(torch.tensor(value).to(torch_dtype(name)).item(), name)
+    return tirx.const(rounded(value, name), name)
 
 
 def converted(v: Expr, name: str) -> Expr:
@@ -124,7 +133,7 @@ def converted(v: Expr, name: str) -> Expr:
 def is_true(v: Expr) -> Expr:
     """The element is not zero. TVM's `!=` of floats is false for NaN, and cannot be said of two bools."""
     if is_float(v):
-        return tirx.Or(v != number(0, v), tirx.isnan(v))
+        return tirx.Or(v != number(0, v), is_nan(v))
     return v if str(v.ty.dtype) == "bool" else v != number(0, v)
 
 
@@ -132,17 +141,27 @@ def unequal(a: Expr, b: Expr) -> Expr:
     """Two elements differ; a NaN differs from everything."""
     if str(a.ty.dtype) == "bool":
         a, b = a.astype("int8"), b.astype("int8")
-    return tirx.Or(a != b, tirx.Or(tirx.isnan(a), tirx.isnan(b))) if is_float(a) else a != b
+    return tirx.Or(a != b, tirx.Or(is_nan(a), is_nan(b))) if is_float(a) else a != b
+
+
+def wide(v: Expr) -> Expr:
+    """A 16-bit float as float32, in which every one of its values is the same."""
+    return v.astype("float32") if str(v.ty.dtype) in ("float16", "bfloat16") else v
+
+
+def is_nan(v: Expr) -> Expr:
+    """The element is NaN; no integer is."""
+    return tirx.isnan(wide(v)) if is_float(v) else tirx.const(False, "bool")
 
 
 def larger(a: Expr, b: Expr) -> Expr:
     """The larger element, or NaN if either is one."""
-    return tirx.Select(tirx.Or(a >= b, tirx.isnan(a)) if is_float(a) else a >= b, a, b)
+    return tirx.Select(tirx.Or(a >= b, is_nan(a)), a, b)
 
 
 def smaller(a: Expr, b: Expr) -> Expr:
     """The smaller element, or NaN if either is one."""
-    return tirx.Select(tirx.Or(a <= b, tirx.isnan(a)) if is_float(a) else a <= b, a, b)
+    return tirx.Select(tirx.Or(a <= b, is_nan(a)), a, b)
 
 
 def is_float(v: Expr | str) -> bool:

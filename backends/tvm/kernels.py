@@ -215,7 +215,7 @@ def nest(shape: Sequence[Size], body: Callable[[list[Expr]], None]) -> None:
         body([])
         return
     with T.grid(*(extent(n) for n in shape)) as variables:
-        body(list(variables) if isinstance(variables, (list, tuple)) else [variables])
+        body(list(variables) if len(shape) > 1 else [variables])
 
 
 def named(v: Expr) -> Expr:

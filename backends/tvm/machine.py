@@ -10,6 +10,8 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from bridge.backends.tvm.compat import dtype_name
+
 
 def machine(module: tvm.IRModule, target: str = "llvm") -> Callable[[Sequence[Any]], list[Any]]:
     """Build the module with TVM's default pipeline.
@@ -31,6 +33,8 @@ def machine(module: tvm.IRModule, target: str = "llvm") -> Callable[[Sequence[An
 def aligned(tensor: Any) -> Any:
     """The tensor, or a copy of it where its memory is not what TVM's kernels assume."""
     tensor = tensor.detach()
+    if not tensor.numel():
+        return tvm.runtime.empty(tuple(tensor.shape), dtype_name(tensor.dtype))
     if tensor.is_contiguous() and tensor.data_ptr() % 64 == 0:
         return tensor
-    return tensor.contiguous().clone()
+    return tensor.clone(memory_format=torch.contiguous_format)

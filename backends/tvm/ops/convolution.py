@@ -8,6 +8,7 @@ import torch
 
 from bridge.backends.tvm.compat import Expr, R, Size, dtype_of, extent, number, shape_of, tirx
 from bridge.backends.tvm.kernels import reduction
+from bridge.backends.tvm.ops.pooling import spatial
 from bridge.backends.tvm.table import Accumulate, converts
 
 aten = torch.ops.aten
@@ -17,7 +18,7 @@ aten = torch.ops.aten
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *, sizes):
     """output_padding shows in the sizes alone."""
     how = spread if transposed else correlate
-    made = how(input, weight, sizes, Window(stride, padding, dilation, groups))
+    made = how(input, weight, sizes, Window(len(sizes) - 2, stride, padding, dilation, groups))
     if bias is None:
         return made
     return R.add(made, R.reshape(bias, [shape_of(bias)[0], *(1 for _ in sizes[2:])]))
@@ -29,7 +30,7 @@ def convolution_backward(
 ):
     """The gradient of a plain convolution's input is a transposed one's result, and the other way round."""
     want_x, want_w, want_b = output_mask
-    window = Window(stride, padding, dilation, groups)
+    window = Window(len(shape_of(input)) - 2, stride, padding, dilation, groups)
     dx = dw = db = None
     if want_x:
         dx = (correlate if transposed else spread)(grad_output, weight, shape_of(input), window)
@@ -46,19 +47,20 @@ def convolution_backward(
 class Window:
     """How a kernel slides: each number for every dimension of space, and the groups that channels fall into."""
 
-    def __init__(self, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int) -> None:
-        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+    def __init__(self, dims: int, stride, padding, dilation, groups: int) -> None:
+        self.stride, self.padding, self.dilation = (spatial(v, dims) for v in (stride, padding, dilation))
+        self.groups = groups
 
     def read(self, out: Sequence[Expr], tap: Sequence[Expr]) -> list[Expr]:
         """Where the tap of the kernel that stands at `out` reads."""
-        parts = zip(out, tap, self.stride, self.padding, self.dilation, strict=False)
+        parts = zip(out, tap, self.stride, self.padding, self.dilation, strict=True)
         return [o * s - p + t * d for o, t, s, p, d in parts]
 
     def standing(self, read: Sequence[Expr], tap: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
         """Where the kernel stands whose tap reads at `read`, and under which conditions it stands anywhere."""
-        reached = [r + p - t * d for r, t, p, d in zip(read, tap, self.padding, self.dilation, strict=False)]
-        stands = [tirx.floordiv(r, s) if s != 1 else r for r, s in zip(reached, self.stride, strict=False)]
-        exact = [tirx.floormod(r, s).equal(extent(0)) for r, s in zip(reached, self.stride, strict=False) if s != 1]
+        reached = [r + p - t * d for r, t, p, d in zip(read, tap, self.padding, self.dilation, strict=True)]
+        stands = [tirx.floordiv(r, s) if s != 1 else r for r, s in zip(reached, self.stride, strict=True)]
+        exact = [tirx.floormod(r, s).equal(extent(0)) for r, s in zip(reached, self.stride, strict=True) if s != 1]
         return stands, exact
 
 

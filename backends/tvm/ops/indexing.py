@@ -46,6 +46,8 @@ def index_select(x, dim, index):
 def gather(x, dim, index, sparse_grad):
     if not shape_of(x):
         return R.broadcast_to(x, shape_of(index))
+    if is_empty(index):
+        return R.zeros(shape_of(index), dtype_of(x))
     dim = positive(dim, len(shape_of(x)))
     shape = shape_of(index) or [1]
     size = shape_of(x)[dim]
@@ -97,6 +99,8 @@ def flip(x, dims):
 
 @converts(aten.roll.default, symbolic=True)
 def roll(x, shifts, dims):
+    if is_empty(x):
+        return x
     if not dims:
         flat = R.reshape(x, [numel(x)])
         return R.reshape(roll(flat, shifts, [0]), shape_of(x))
@@ -114,6 +118,8 @@ def roll(x, shifts, dims):
 
 @converts(aten.repeat.default, symbolic=True)
 def repeat(x, repeats, *, sizes):
+    if is_empty(x):
+        return R.zeros(sizes, dtype_of(x))
     own = shape_of(x)
     front = len(sizes) - len(own)
 
@@ -300,6 +306,11 @@ def poison(name: str) -> Expr:
     if is_float(name):
         return number(float("nan"), name)
     return number(False, name) if name == "bool" else tirx.min_value(name)
+
+
+def is_empty(x: Expr) -> bool:
+    """A tensor without elements."""
+    return any(isinstance(n, int) and n == 0 for n in shape_of(x))
 
 
 def numel(x: Expr) -> Size:

@@ -18,11 +18,11 @@ NONE, MEAN, SUM = 0, 1, 2
 
 @converts(aten.nll_loss_forward.default, aten.nll_loss2d_forward.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def nll_loss_forward(x, target, weight, reduction, ignore_index, *, sizes):
-    """The total weight is 0 where losses are not put together, as in torch."""
+    """The total weight of many samples is 0 where losses are not put together, as in torch."""
     shares = weights(x, target, weight, ignore_index)
     losses = pointwise("nll_loss", negated_share, chosen(x, target, ignore_index), shares)
     if reduction == NONE:
-        return losses, R.zeros(sizes[1], dtype_of(x))
+        return losses, shares if class_dim(x) == 0 else R.zeros(sizes[1], dtype_of(x))
     whole = total(shares, None, False)
     summed = total(losses, None, False)
     return (R.divide(summed, whole) if reduction == MEAN else summed), whole

@@ -12,6 +12,7 @@ from bridge.backends.tvm.compat import (
     constant_value,
     dtype_of,
     is_float,
+    is_nan,
     is_tensor,
     larger,
     number,
@@ -101,13 +102,13 @@ def minimum(x, other):
 @converts(aten.fmax.default, promote=Promote.DEFAULT, symbolic=True)
 def fmax(x, other):
     """A NaN loses against a number."""
-    return pointwise("fmax", lambda a, b: tirx.Select(tirx.Or(a >= b, tirx.isnan(b)), a, b), x, other)
+    return pointwise("fmax", lambda a, b: tirx.Select(tirx.Or(a >= b, is_nan(b)), a, b), x, other)
 
 
 @converts(aten.fmin.default, promote=Promote.DEFAULT, symbolic=True)
 def fmin(x, other):
     """A NaN loses against a number."""
-    return pointwise("fmin", lambda a, b: tirx.Select(tirx.Or(a <= b, tirx.isnan(b)), a, b), x, other)
+    return pointwise("fmin", lambda a, b: tirx.Select(tirx.Or(a <= b, is_nan(b)), a, b), x, other)
 
 
 @converts(aten.clamp.default, aten.clamp.Tensor, promote=Promote.DEFAULT, symbolic=True)
@@ -179,7 +180,7 @@ def xlogy(x, other):
 
     def element(a, b):
         value = tirx.Select(a == number(0, a), number(0, a), a * tirx.log(b))
-        return tirx.Select(tirx.isnan(b), b, value)
+        return tirx.Select(is_nan(b), b, value)
 
     return pointwise("xlogy", element, x, other)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from bridge.backends.tvm.compat import Expr, Size, dtype_of, extent, infinity, is_float, number, shape_of, tirx
+from bridge.backends.tvm.compat import Expr, Size, dtype_of, extent, infinity, is_float, is_nan, number, shape_of, tirx
 from bridge.backends.tvm.kernels import reduction
 from bridge.backends.tvm.table import Accumulate, converts
 
@@ -144,7 +144,7 @@ def avg_pooled(x: Expr, how: Averaging, sizes: Sequence[Size]) -> Expr:
     def element(at, tap, v):
         place = [b + t for b, t in zip(how.begins(at[front:]), tap, strict=True)]
         value = within(v, at[:front], place, how.space, number(0, dtype_of(x)))
-        return value / how.divisor_at(at[front:], dtype_of(x))
+        return divided(value, how.divisor_at(at[front:], dtype_of(x)))
 
     return reduction("avg_pool", "sum", sizes, how.kernel, element, x)
 
@@ -184,9 +184,7 @@ def max_pooled(x: Expr, dims: int, kernel, stride, padding, dilation, sizes) -> 
 
     def position(at, tap, v, top):
         place, found = source(at, tap), value(at, tap, v)
-        held = found == top(*at)
-        if is_float(name):
-            held = tirx.Or(held, tirx.And(tirx.isnan(found), tirx.isnan(top(*at))))
+        held = tirx.Or(found == top(*at), tirx.And(is_nan(found), is_nan(top(*at))))
         inside = [c for i, n in zip(place, space, strict=True) for c in (i >= 0, i < extent(n))]
         return tirx.Select(tirx.all(held, *inside), flat(place, space), tirx.const(NOWHERE, "int64"))
 
@@ -235,6 +233,11 @@ def flat(place: Sequence[Expr], space: Sequence[Size]) -> Expr:
     for i, n in zip(place, space, strict=True):
         position = position * extent(n) + i
     return position
+
+
+def divided(a: Expr, b: Expr) -> Expr:
+    """Integers are cut off."""
+    return a / b if is_float(a) else tirx.truncdiv(a, b)
 
 
 def count_of(begins: Sequence[Expr], ends: Sequence[Expr], name: str) -> Expr:

@@ -14,7 +14,7 @@ from bridge.backends.tvm.compat import (
     converted,
     dtype_of,
     infinity,
-    is_float,
+    is_nan,
     is_true,
     larger,
     number,
@@ -228,9 +228,7 @@ def held_at(dim: int) -> Callable[..., Expr]:
     """The position where an element is the extreme, and a large number where it is not."""
 
     def element(v: Expr, top: Expr, *, index: list[Expr]) -> Expr:
-        held = v == top
-        if is_float(v):
-            held = tirx.Or(held, tirx.And(tirx.isnan(v), tirx.isnan(top)))
+        held = tirx.Or(v == top, tirx.And(is_nan(v), is_nan(top)))
         return tirx.Select(held, index[dim].astype("int64"), tirx.const(2**62, "int64"))
 
     return element

@@ -66,7 +66,7 @@ def index_put(x, indices, values, accumulate):
         copied(out, old, plan.x)
 
         def at(place):
-            read = [p(*broadcast_index(plan.inner(place), shape_of(i))) for p, i in zip(positions, given, strict=True)]
+            read = [element_of(p, broadcast_index(plan.inner(place), shape_of(i))) for p, i in zip(positions, given)]
             targets = [named(wrapped(p, plan.x[d])) for d, p in zip(plan.dims, read, strict=True)]
             inside = tirx.all(*(inside_of(p, plan.x[d]) for d, p in zip(plan.dims, targets, strict=True)))
             held = [held_inside(p, plan.x[d]) for d, p in zip(plan.dims, targets, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from bridge.backends.tvm.compat import Expr, R, converted, dtype_of, infinity, is_float, number, tirx
+from bridge.backends.tvm.compat import Expr, R, converted, dtype_of, infinity, is_float, is_nan, number, tirx, wide
 from bridge.backends.tvm.kernels import pointwise
 from bridge.backends.tvm.table import Promote, converts
 
@@ -125,7 +125,7 @@ def frac(x):
 
 @converts(aten.isnan.default, symbolic=True)
 def isnan(x):
-    return pointwise("isnan", lambda v: tirx.isnan(v) if is_float(v) else number(False, "bool"), x)
+    return pointwise("isnan", is_nan, x)
 
 
 @converts(aten.isinf.default, symbolic=True)
@@ -154,18 +154,13 @@ def nan_to_num(x, nan, posinf, neginf):
     def element(v):
         w = wide(v)
         w = tirx.Select(w == infinity(w), number(top, w), tirx.Select(w == -infinity(w), number(bottom, w), w))
-        return converted(tirx.Select(tirx.isnan(wide(v)), number(nan or 0.0, w), w), name)
+        return converted(tirx.Select(is_nan(v), number(nan or 0.0, w), w), name)
 
     return pointwise("nan_to_num", element, x)
 
 
 def rounded(how, x: Expr) -> Expr:
     return pointwise(how.__name__, how, x) if dtype_of(x).startswith(("float", "bfloat")) else x
-
-
-def wide(v: Expr) -> Expr:
-    """A 16-bit float as float32, in which every one of its values is the same."""
-    return v.astype("float32") if str(v.ty.dtype) in ("float16", "bfloat16") else v
 
 
 def is_infinite(v: Expr) -> Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from bridge.backends.tvm.compat import Expr, R, Size, dtype_name, shape_of, tirx
+from bridge.backends.tvm.compat import Expr, R, Size, bound, dtype_name, shape_of, tirx
 from bridge.backends.tvm.kernels import compute, pointwise
 from bridge.backends.tvm.table import converts
 from bridge.ir.shapes import positive
@@ -185,7 +185,7 @@ def view_dtype(x, dtype):
 def piece(x: Expr, dim: int, begin: Size, length: Size, step: int = 1) -> Expr:
     """`length` elements of a dimension, beginning at `begin`, each `step` apart."""
     end = begin + (length - 1) * step + 1 if not (isinstance(length, int) and length == 0) else begin
-    return R.strided_slice(x, axes=[dim], begin=[begin], end=[end], strides=[step], assume_inbound=True)
+    return bound(R.strided_slice(x, axes=[dim], begin=[begin], end=[end], strides=[step], assume_inbound=True))
 
 
 def clamped(position: Size, size: Size) -> Size:

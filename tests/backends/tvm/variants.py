@@ -1,0 +1,68 @@
+"""The same call with tensors that bring trouble: special values, other layouts, no elements, no dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf, nan
+
+import torch
+
+from bridge.backends.tvm.table import Conversion
+from tests.backends.tvm.calls import Call
+
+SPECIAL = (nan, inf, -inf, 0.0, -0.0, 1e-40, 3.5, -2.5, 1e30)
+
+
+def special(tensor: torch.Tensor) -> torch.Tensor:
+    """Every seventh element a number that is hard to get right."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return tensor
+    flat = tensor.clone().reshape(-1)
+    places = range(0, flat.numel(), 7)
+    for count, place in enumerate(places):
+        flat[place] = SPECIAL[count % len(SPECIAL)]
+    return flat.reshape(tensor.shape)
+
+
+def with_an_offset(tensor: torch.Tensor) -> torch.Tensor:
+    """A view that begins three elements into its storage."""
+    room = torch.zeros(tensor.numel() + 3, dtype=tensor.dtype)
+    view = room[3:].view(tensor.shape)
+    view.copy_(tensor)
+    return view
+
+
+def strided(tensor: torch.Tensor) -> torch.Tensor:
+    """Every second element of a larger tensor, dimensions in another order."""
+    room = torch.zeros([2 * n for n in reversed(tensor.shape)], dtype=tensor.dtype)
+    view = room[tuple(slice(None, None, 2) for _ in tensor.shape)].permute(*reversed(range(tensor.dim())))
+    view.copy_(tensor)
+    return view
+
+
+def expanded(tensor: torch.Tensor) -> torch.Tensor:
+    """The first slice over and over."""
+    return tensor[:1].expand_as(tensor) if tensor.dim() and tensor.shape[0] > 1 else tensor
+
+
+def layouts(call: Call) -> Iterator[Call]:
+    """The call with its tensors lying otherwise in memory."""
+    for how in (with_an_offset, strided, expanded):
+        yield call.mapped(how)
+
+
+def extents(call: Call) -> Iterator[Call]:
+    """An element-wise call of tensors with no elements, one element, and no dimensions."""
+    shapes = {t.shape for t in call.tensors}
+    if len(shapes) == 1 and call.tensors[0].numel():
+        yield call.mapped(lambda t: t.reshape(-1)[:0])
+        yield call.mapped(lambda t: t.reshape(-1)[:1])
+        yield call.mapped(lambda t: t.reshape(-1)[0])
+
+
+def variants(row: Conversion, call: Call) -> list[Call]:
+    """Every variant that makes sense of a call."""
+    made = list(layouts(call))
+    if row.promote is not None:
+        made += extents(call)
+    return made

@@ -1,0 +1,25 @@
+"""The README's example runs as it stands there, and does what the text beside it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_example_runs() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(example, str(README), "exec"), names)
+    placement = names["compiled"].placement
+    assert all(placement[phase]["generated"] > 0 for phase in ("forward", "backward"))
+    assert {ways["uncaptured"] for ways in placement.values()} == {0}
+    assert names["compiled"].state_dict().keys() == names["model"].state_dict().keys()
+
+
+def test_what_it_links_to_is_there() -> None:
+    linked = re.findall(r"\]\(([\w/.-]+)\)", README.read_text(encoding="utf-8"))
+    assert len(linked) >= 3
+    assert not [name for name in linked if not (README.parent / name).exists()]

@@ -79,6 +79,21 @@ def ops() -> None:
         console.print(f"with a row, but not in this torch: {', '.join(missing)}")
 
 
+@app.command()
+def doctor() -> None:
+    """Show the versions of everything, what is wrong with them, and whether a kernel compiles and runs."""
+    from bridge.doctor import examine
+
+    checks = examine()
+    table = Table.grid(padding=(0, 2))
+    for check in checks:
+        mark = "[green]ok[/]" if check.ok else "[red]wrong[/]"
+        table.add_row(mark, check.name, escape(check.detail))
+    console.print(table)
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
 def main() -> None:
     """Run the command line; an error of ours or a missing file is told in one line, without a traceback."""
     try:

@@ -1,0 +1,90 @@
+"""The commands, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.backends.tvm.table import table
+from bridge.ledger import DeadEnd, Event, Placement, Way
+from bridge.ledger.jsonl import write
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def bridge(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "TERM": "dumb", **environment}
+    command = [sys.executable, "-m", "bridge", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    event = Event(DeadEnd.COVERAGE, "aten.sort.default", "no row", backend="eager", source="m.py:3 in f: x.sort()")
+    write(tmp_path / "l.jsonl", [event, Placement("aten.sort.default", Way.FALLBACK, 1, phase="forward")])
+    return tmp_path / "l.jsonl"
+
+
+def test_report_on_the_terminal(ledger: Path) -> None:
+    done = bridge("report", ledger)
+    assert done.returncode == 0, done.stderr
+    assert "aten.sort.default" in done.stdout
+    assert "m.py:3 in f: x.sort()" in done.stdout
+
+
+def test_report_as_a_page(ledger: Path, tmp_path: Path) -> None:
+    done = bridge("report", ledger, "--html", tmp_path / "page.html")
+    assert done.returncode == 0, done.stderr
+    assert "aten.sort.default" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_report_as_json(ledger: Path) -> None:
+    done = bridge("report", ledger, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["dead_ends"]["coverage"] == 1
+
+
+def test_a_report_needs_neither_torch_nor_tvm(ledger: Path, tmp_path: Path) -> None:
+    for name in ("torch", "tvm"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('this test has none')\n")
+    done = bridge("report", ledger, PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_broken_file_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "l.jsonl").write_text("not a ledger\n")
+    done = bridge("report", tmp_path / "l.jsonl")
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "l.jsonl:1: not a ledger" in done.stderr
+
+
+def test_ops_lists_every_row() -> None:
+    done = bridge("ops")
+    assert done.returncode == 0, done.stderr
+    listed = set(done.stdout.split())
+    assert not [str(op) for op in table() if str(op) not in listed]
+    assert f"{len(table())} overloads" in done.stdout
+
+
+def test_doctor_compiles_a_kernel() -> None:
+    done = bridge("doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "compiled and run, forward and backward" in done.stdout
+
+
+def test_doctor_names_what_is_wrong() -> None:
+    done = bridge("doctor", CXX="no-such-compiler")
+    assert done.returncode == 1
+    assert "there is no no-such-compiler: install g++, or set CXX" in done.stdout
+
+
+def test_an_unknown_task_lists_the_known_ones() -> None:
+    done = bridge("demo", "--task", "chess")
+    assert done.returncode == 2
+    assert "digits, text" in done.stderr

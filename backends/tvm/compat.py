@@ -95,6 +95,13 @@ def dtype_of(x: Expr) -> str:
     return str((bound(x) if is_tensor(x) else x).ty.dtype)
 
 
+def reshaped(x: Expr, shape: Sequence[Size]) -> Expr:
+    """The same elements in another shape. To Relax's own `reshape` a 0 means the size that was there."""
+    if any(isinstance(n, int) and n == 0 for n in shape):
+        return R.zeros(list(shape), dtype_of(x))
+    return R.reshape(bound(x), list(shape))
+
+
 def const(value: float | bool, like: Expr | str) -> Expr:
     """A 0-d tensor constant of the type of another tensor, or of a named type. Integers wrap as in torch."""
     name = like if isinstance(like, str) else dtype_of(like)
@@ -134,12 +141,12 @@ def is_true(v: Expr) -> Expr:
     """The element is not zero. TVM's `!=` of floats is false for NaN, and cannot be said of two bools."""
     if is_float(v):
         return tirx.Or(v != number(0, v), is_nan(v))
-    return v if str(v.ty.dtype) == "bool" else v != number(0, v)
+    return v if is_bool(v) else v != number(0, v)
 
 
 def unequal(a: Expr, b: Expr) -> Expr:
     """Two elements differ; a NaN differs from everything."""
-    if str(a.ty.dtype) == "bool":
+    if is_bool(a):
         a, b = a.astype("int8"), b.astype("int8")
     return tirx.Or(a != b, tirx.Or(is_nan(a), is_nan(b))) if is_float(a) else a != b
 
@@ -154,13 +161,31 @@ def is_nan(v: Expr) -> Expr:
     return tirx.isnan(wide(v)) if is_float(v) else tirx.const(False, "bool")
 
 
+def added(a: Expr, b: Expr) -> Expr:
+    """The sum of two elements; of two bools whether any is True."""
+    return tirx.Or(a, b) if is_bool(a) else a + b
+
+
+def times(a: Expr, b: Expr) -> Expr:
+    """The product of two elements; of two bools whether both are True."""
+    return tirx.And(a, b) if is_bool(a) else a * b
+
+
+def is_bool(v: Expr) -> bool:
+    return str(v.ty.dtype) == "bool"
+
+
 def larger(a: Expr, b: Expr) -> Expr:
     """The larger element, or NaN if either is one."""
+    if is_bool(a):
+        return tirx.Or(a, b)
     return tirx.Select(tirx.Or(a >= b, is_nan(a)), a, b)
 
 
 def smaller(a: Expr, b: Expr) -> Expr:
     """The smaller element, or NaN if either is one."""
+    if is_bool(a):
+        return tirx.And(a, b)
     return tirx.Select(tirx.Or(a <= b, is_nan(a)), a, b)
 
 

@@ -71,13 +71,13 @@ class _Fuser:
             if value.compact and value not in self._loops.views:
                 inputs.append(value)
                 continue
-            axes = tuple(Axis(f"c{i}", size) for i, size in enumerate(value.shape))
             copy = Value(f"{value.name}_compact_{step.outputs[0].name}", value.shape, value.dtype)
-            body = Load(value, tuple(Index.of(a) if a.extent != 1 else Index({}) for a in axes))
-            copies.append(Computation(copy, axes, body, nodes=step.nodes))
+            copies.append(_copy(value, copy, step.nodes))
             inputs.append(copy)
-        outputs = step.outputs
-        return [*copies, Opaque(step.name, step.function, tuple(inputs), outputs, step.sizes, step.nodes)]
+        outputs = tuple(v if v.compact else Value(f"{v.name}_compact", v.shape, v.dtype) for v in step.outputs)
+        opaque = Opaque(step.name, step.function, tuple(inputs), outputs, step.sizes, step.nodes)
+        laid_out = [_copy(made, v, step.nodes) for made, v in zip(outputs, step.outputs, strict=True) if made is not v]
+        return [*copies, opaque, *laid_out]
 
     def base(self, value: Value) -> Value:
         """What a torch view is a view of in the end; any other value itself."""
@@ -216,6 +216,12 @@ class _Fuser:
 
 def _outputs(step: Step) -> tuple[Value, ...]:
     return (step.out,) if isinstance(step, Computation) else step.outputs
+
+
+def _copy(source: Value, to: Value, nodes: tuple[str, ...]) -> Computation:
+    axes = tuple(Axis(f"c{i}", size) for i, size in enumerate(source.shape))
+    body = Load(source, tuple(Index.of(a) if a.extent != 1 else Index({}) for a in axes))
+    return Computation(to, axes, body, nodes=nodes)
 
 
 def _loads(body: Scalar) -> list[Load]:

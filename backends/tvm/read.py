@@ -18,7 +18,8 @@ from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Posit
 
 COMBINERS = {"Add": "sum", "Mul": "prod", "Max": "max", "Min": "min", "And": "all", "Or": "any"}
 BINARY = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod, tirx.Max, tirx.Min,
-          tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.And, tirx.Or)
+          tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.And, tirx.Or,
+          tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor, tirx.LShift, tirx.RShift)
 
 
 class NotALoop(Exception):
@@ -31,10 +32,25 @@ def dtype_of(expr: Any) -> str:
 
 
 class Reader:
-    """Reads one module. `strides` holds those that a value has in memory by the edge contract."""
+    """Reads one module.
 
-    def __init__(self, module: ir.IRModule, strides: Mapping[str, Sequence[Index]], views: Mapping[str, str]) -> None:
+    names: for a variable the node that it stands for, where it stands for one; all else goes by nodes.
+    owners: for such a variable the node whose row made it, and what comes before it since the last one.
+    strides: those that a value has in memory by the edge contract. views: what a value is a torch view of.
+    """
+
+    def __init__(
+        self,
+        module: ir.IRModule,
+        names: Mapping[str, str],
+        owners: Mapping[str, str],
+        strides: Mapping[str, Sequence[Index]],
+        views: Mapping[str, str],
+    ) -> None:
         self._module = module
+        self._names = names
+        self._owners = owners
+        self._owned = 0
         self._strides = strides
         self._views = views
         self._values: dict[str, Value] = {}
@@ -53,12 +69,21 @@ class Reader:
         for block in main.body.blocks:
             for binding in block.bindings:
                 self._binding(binding)
+                self._own(binding.var.name)
         outputs = self._tuple(main.body.body)
         views = {self._values[v]: self._values[b] for v, b in self._views.items() if v in self._values}
         return Loops(inputs, self._steps, outputs, views, self._constants)
 
+    def _own(self, variable: str) -> None:
+        """The steps since the last variable of a node belong to the node of this one."""
+        if variable in self._owners:
+            for step in self._steps[self._owned :]:
+                if not isinstance(step, Call):
+                    step.nodes = (self._owners[variable],)
+            self._owned = len(self._steps)
+
     def _binding(self, binding: Any) -> None:
-        name, expr = binding.var.name, binding.value
+        name, expr = self._names.get(binding.var.name, binding.var.name), binding.value
         if isinstance(expr, relax.TupleGetItem):
             self._bound[binding.var] = self._renamed(name, self._tuple(expr.tuple_value)[expr.index])
         elif isinstance(expr, relax.Tuple):
@@ -75,7 +100,7 @@ class Reader:
     def _renamed(self, name: str, value: Value) -> Value:
         """A picked result goes by the name of its binding, which is what the edge contract knows it by."""
         if value.name not in self._strides and name in self._strides:
-            value.strides = tuple(self._strides[name])
+            value.name, value.strides = name, tuple(self._strides[name])
         self._values[name] = value
         return value
 
@@ -96,13 +121,10 @@ class Reader:
         inputs = tuple(self._tensor(a) for a in self._fields(expr.args[1]))
         results = self._results(name, ty)
         sizes = tuple(Bodies({}, {}).index(e) for e in expr.args[2].values) if len(expr.args) > 2 else ()
-        nodes = tuple(str(n) for n in (function.attrs or {}).get("bridge.nodes", ())) or (name,)
         try:
             steps = computations(function, (*inputs, *results), sizes, name)
         except NotALoop:
             steps = [Opaque(expr.args[0].name_hint, function, inputs, results, sizes)]
-        for step in steps:
-            step.nodes = nodes
         self._steps.extend(steps)
         return results if isinstance(ty, relax.TupleType) else results[0]
 
@@ -129,6 +151,8 @@ class Reader:
     def _tensor(self, expr: Any) -> Value:
         if isinstance(expr, ir.GenericConst):
             array = expr.value.numpy()
+            if not array.shape:
+                return self._number(array, expr.ty)
             value = self._value(f"constant_{len(self._constants)}", expr.ty)
             self._constants[value] = array
             return value
@@ -136,6 +160,14 @@ class Reader:
         if isinstance(found, tuple):
             raise ValueError(f"{expr}: a tuple stands where a tensor is wanted")
         return found
+
+
+    def _number(self, array: Any, ty: Any) -> Value:
+        """A 0-d constant is written into the kernels that read it."""
+        value = Value(f"number_{len(self._steps)}", (), str(ty.dtype))
+        number = bool(array) if value.dtype == "bool" else int(array) if "int" in value.dtype else float(array)
+        self._steps.append(Computation(value, (), Constant(number, value.dtype)))
+        return value
 
 
 def computations(function: Any, values: Sequence[Value], sizes: Sequence[Index], name: str) -> list[Step]:

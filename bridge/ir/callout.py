@@ -36,7 +36,7 @@ def callout(node: fx.Node) -> tuple[Callable[..., Any], dict[str, int]]:
 def _text(value: Any, names: dict[fx.Node, str], scope: dict[str, Any]) -> str:
     """Python text of one argument; what is neither an input nor a container is bound in `scope`."""
     if isinstance(value, fx.Node):
-        return names[value] if value in names else _bind(_attribute(value), scope)
+        return names[value] if value in names else _bind(attribute(value), scope)
     if isinstance(value, list | tuple):
         inside = "".join(f"{_text(item, names, scope)}, " for item in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
@@ -54,7 +54,7 @@ def _bind(value: Any, scope: dict[str, Any]) -> str:
     return name
 
 
-def _attribute(node: fx.Node) -> Any:
+def attribute(node: fx.Node) -> Any:
     """What a `get_attr` node stands for: a subgraph of a higher-order op, or a constant tensor."""
     owner: Any = node.graph.owning_module
     for part in str(node.target).split("."):
@@ -71,7 +71,7 @@ def _dispatched(node: fx.Node) -> dict[str, int]:
         if isinstance(argument, torch._ops.OpOverload):
             counts[str(argument)] = counts.get(str(argument), 0) + 1
         elif isinstance(argument, fx.Node) and argument.op == "get_attr":
-            _add_subgraph(_attribute(argument), counts)
+            _add_subgraph(attribute(argument), counts)
     return counts
 
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tvm import tirx
+from tvm import ir, tirx
 
 from bridge.backends.tvm.index import Axis, Index, compact_strides
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Value
 from bridge.backends.tvm.schedule.axes import laid_out
-from bridge.backends.tvm.schedule.emit import Code, Emitter, constant, int64, lanes_of, span
+from bridge.backends.tvm.schedule.emit import Code, Emitter, constant, int64, lanes_of, span, typed
 from bridge.backends.tvm.schedule.nest import Nest, Reduction, nest_of
 from bridge.backends.tvm.schedule.vector import Lanes, vectorised, width
 
@@ -302,8 +302,13 @@ def combined(how: str, a: Any, b: Any) -> Any:
         return tirx.And(a, b)
     better = tirx.GT(b, a) if how == "max" else tirx.LT(b, a)
     if "float" in str(a.ty.dtype):
-        better = tirx.Or(better, tirx.NE(b, b))
+        better = tirx.Or(better, is_nan(b))
     return tirx.Select(better, b, a)
+
+
+def is_nan(x: Any) -> Any:
+    """TVM compares floats ordered, so `x != x` is false for a NaN."""
+    return ir.Call(ir.Op.get("tirx.isnan"), [x], ret_ty=typed("bool", lanes_of(x)))
 
 
 class _Blocks:

@@ -21,7 +21,7 @@ from bridge.backends.tvm.scalar import (
     inside,
     walk,
 )
-from bridge.backends.tvm.schedule.functions import FUNCTIONS
+from bridge.backends.tvm.schedule.functions import written
 from bridge.backends.tvm.schedule.vector import Lanes
 
 
@@ -197,9 +197,22 @@ class Emitter:
         """The expression by a name, so that it is computed once, in the scope of that depth."""
         if isinstance(expr, tirx.Var | tirx.IntImm | tirx.FloatImm):
             return expr
+        if str(expr.ty.dtype).startswith(("int", "uint")) or (str(expr.ty.dtype).startswith("bool") and lanes_of(expr) > 1):
+            return self._put_away(expr, depth)
         variable = tirx.Var(self.code.name("t"), expr.ty)
         self.code.add(tirx.Bind(variable, expr), depth)
         return variable
+
+    def _put_away(self, expr: Any, depth: int) -> Any:
+        """A value by way of a buffer that LLVM keeps in a register.
+
+        TVM writes a bound integer back into every use, without end, and its analysis refuses truth values in lanes.
+        """
+        width = lanes_of(expr)
+        at = [span(int64(0), width)]
+        buffer = self.code.local(str(expr.ty.dtype).split("x")[0], width, depth)
+        self.code.add(tirx.BufferStore(buffer, expr, at), depth)
+        return tirx.BufferLoad(buffer, at)
 
     def _guarded(self, node: Guarded, axes: frozenset[Axis]) -> Any:
         """A branch in a statement of its own, so that what must not be read is not read."""
@@ -300,8 +313,9 @@ def operation(node: Operation, arguments: list[Any], bind: Callable[[Any], Any])
         return cast(arguments[0], node.dtype)
     if node.name == "Select":
         return tirx.Select(*arguments)
-    if node.name in FUNCTIONS and node.dtype == "float32":
-        return FUNCTIONS[node.name](*arguments, bind=bind)
+    own = written(node.name, node.dtype, arguments, bind)
+    if own is not None:
+        return own
     if "." in node.name:
         return ir.Call(ir.Op.get(node.name), arguments, ret_ty=typed(node.dtype, width))
     return getattr(tirx, node.name)(*arguments)

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 from bridge.backends.tvm.index import Axis
 from bridge.backends.tvm.scalar import Guarded, Operation, walk
+from bridge.backends.tvm.schedule.functions import one_at_a_time
 from bridge.backends.tvm.schedule.nest import Nest
 
 REGISTER_BYTES = 64
 """Bytes of a value that one step of a vector loop covers: two registers of AVX2, one of AVX-512."""
-
-SCALAR_ONLY = frozenset({"tirx.call_pure_extern", "tirx.call_extern"})
-"""What TVM can only write for one element at a time."""
 
 WIDTHS = {"bool": 1, "bfloat16": 2}
 
@@ -60,7 +58,7 @@ def _count(nest: Nest, axis: Axis) -> int:
         for node in walk(root):
             if isinstance(node, Guarded) and node.condition.uses(axis):
                 return 1
-            if isinstance(node, Operation) and node.name in SCALAR_ONLY:
+            if isinstance(node, Operation) and one_at_a_time(node.name, node.dtype):
                 return 1
             widest = max(widest, width(node.dtype) if node.dtype else 1)
     lanes = max(REGISTER_BYTES // max(widest, 4), 4)

@@ -1,0 +1,188 @@
+"""Write a graph as one Relax program: rows where TVM generates, call-outs where something else runs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from bridge.backends.tvm.compat import DTYPES, R, dtype_name, relax
+from bridge.backends.tvm.convert import convert
+from bridge.backends.tvm.kernels import pointwise
+from bridge.backends.tvm.symbols import Symbols, text_of
+from bridge.backends.tvm.views import base_of, is_view
+from bridge.ir.callout import attribute, callout_inputs
+from bridge.ir.compiled import Way
+from bridge.ir.joint import Graph
+from bridge.ir.nodes import computes
+from bridge.ir.shapes import is_size
+
+CALLOUT = "bridge.callout."
+"""Prefix of the name by which the Relax program calls out; the node's name follows, so that no two calls are merged."""
+
+
+class NodeFailed(Exception):
+    """A row, or TVM on what the row made, failed for a node."""
+
+    def __init__(self, node: fx.Node, reason: str) -> None:
+        super().__init__(f"{node.name}: {reason}")
+        self.node, self.reason = node, reason
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A graph in Relax, and what Relax has no words for.
+
+    names: variable → node. owners: variable → the node whose row made it. strides: node → strides as text over the symbolic sizes. views: node → the node that it is a
+    torch view of. ways: how each computing node runs. constants: `get_attr` node → its tensor, parameters of `main` too.
+    """
+
+    graph: Graph
+    module: Any
+    names: Mapping[str, str]
+    owners: Mapping[str, str]
+    strides: Mapping[str, tuple[str, ...]]
+    views: Mapping[str, str]
+    ways: Mapping[str, Way]
+    constants: Mapping[str, torch.Tensor]
+
+
+def lower(graph: Graph, ways: Mapping[str, Way]) -> Lowered:
+    """The graph as one IRModule with one function `main`. Raises NodeFailed."""
+    return _Lowering(graph, ways).run()
+
+
+def tensor_outputs(graph: Graph) -> list[fx.Node]:
+    """The nodes whose tensors the graph returns, in order, without sizes and None."""
+    (results,) = graph.nodes[-1].args
+    return [n for n in results if isinstance(n, fx.Node) and not is_size(n)]  # type: ignore[union-attr]
+
+
+class _Lowering:
+    def __init__(self, graph: Graph, ways: Mapping[str, Way]) -> None:
+        self._graph = graph
+        self._ways = dict(ways)
+        self._symbols = Symbols()
+        self._builder = relax.BlockBuilder()
+        self._expr: dict[fx.Node, Any] = {}
+        self._names: dict[str, str] = {}
+        self._owners: dict[str, str] = {}
+        self._views: dict[str, str] = {}
+        self._strides: dict[str, tuple[str, ...]] = {}
+
+    def run(self) -> Lowered:
+        nodes = self._graph.nodes
+        constants = {n: attribute(n) for n in nodes if n.op == "get_attr" and isinstance(n.meta.get("val"), torch.Tensor)}
+        parameters = [self._parameter(n) for n in nodes if n.op == "placeholder" or n in constants]
+        with self._builder.function("main", parameters):
+            with self._builder.dataflow():
+                for node in nodes:
+                    if node.op == "call_function":
+                        self._node(node)
+                results = [self._expr[n] for n in tensor_outputs(self._graph)]
+                result = self._builder.emit_output(relax.Tuple(results))
+            self._builder.emit_func_output(result)
+        held = {n.name: value for n, value in constants.items()}
+        module = self._builder.get()
+        return Lowered(
+            self._graph, module, self._names, self._owners, self._strides, self._views, self._ways, held
+        )
+
+    def _parameter(self, node: fx.Node) -> Any:
+        value = node.meta["val"]
+        if is_size(node):
+            return relax.Var(node.name, relax.ShapeType([self._symbols.size(value)]))
+        variable = relax.Var(node.name, self._type(value))
+        self._bind(node, variable)
+        return variable
+
+    def _type(self, value: Any) -> Any:
+        """A tensor's type; tensors that TVM has no type for are objects, which only call-outs touch."""
+        if isinstance(value, torch.Tensor) and value.dtype in DTYPES and value.layout == torch.strided:
+            return relax.TensorType([self._symbols.size(n) for n in value.shape], dtype_name(value.dtype))
+        return relax.ObjectType()
+
+    def _bind(self, node: fx.Node, expr: Any) -> None:
+        self._expr[node] = expr
+        if isinstance(expr, tuple):
+            return
+        self._names.setdefault(expr.name, node.name)
+        self._owners.setdefault(expr.name, _maker(node).name)
+        value = node.meta["val"]
+        if isinstance(expr.ty, relax.TensorType):
+            self._strides[node.name] = tuple(text_of(s) for s in value.stride()) if _packed(value) else ()
+        if node.op == "call_function" and is_view(node):
+            self._views[node.name] = base_of(node).name
+
+    def _node(self, node: fx.Node) -> None:
+        if is_size(node) and self._ways.get(node.name) is None:
+            return
+        if node.target is operator.getitem:
+            self._pick(node)
+        elif self._ways.get(node.name, Way.GENERATED) is Way.GENERATED and computes(node):
+            self._bind(node, self._converted(node))
+        else:
+            self._call_out(node)
+
+    def _pick(self, node: fx.Node) -> None:
+        source, position = node.args
+        held = self._expr[source]  # type: ignore[index]
+        if isinstance(held, tuple):
+            self._bind(node, held[position])  # type: ignore[index]
+            return
+        given = source.meta["val"]  # type: ignore[union-attr]
+        before = sum(1 for v in given[:position] if v is not None)  # type: ignore[misc]
+        self._bind(node, self._builder.emit(relax.TupleGetItem(held, before), node.name))
+
+    def _converted(self, node: fx.Node) -> Any:
+        """What the row makes. A fresh result that the row gives as its own argument is copied: it has to be fresh."""
+        try:
+            made = convert(node, self._expr.__getitem__, self._symbols.size)
+            if not isinstance(made, tuple) and not is_view(node) and made.name in self._names:
+                made = pointwise("copy", lambda v: v, made)
+        except Exception as error:  # a row's fault, or TVM's: the node goes elsewhere and the ledger says so
+            raise NodeFailed(node, f"{type(error).__name__}: {error}") from error
+        return made
+
+    def _call_out(self, node: fx.Node) -> None:
+        arguments = [self._argument(n) for n in callout_inputs(node)]
+        value, name = node.meta.get("val"), CALLOUT + node.name
+        if isinstance(value, torch.Tensor) and isinstance(self._type(value), relax.TensorType):
+            call = R.call_dps_packed(name, relax.Tuple(arguments), out_ty=self._type(value))
+        else:
+            several = isinstance(value, tuple | list)
+            results = [v for v in value if v is not None] if several else []
+            ty = relax.TupleType([self._type(v) for v in results]) if several else relax.ObjectType()
+            call = R.call_pure_packed(relax.ExternFunc(name), *arguments, ty_args=[ty])
+        expr = self._builder.emit(call, node.name)
+        self._names[expr.name] = node.name
+        if not is_size(node):
+            self._bind(node, expr)
+
+    def _argument(self, node: fx.Node) -> Any:
+        if is_size(node):
+            return relax.ShapeExpr([self._symbols.size(node.meta["val"])])
+        held = self._expr[node]
+        return relax.Tuple(list(held)) if isinstance(held, tuple) else held
+
+
+def _maker(node: fx.Node) -> fx.Node:
+    """The computing node behind a pick."""
+    source = node.args[0] if node.target is operator.getitem else None
+    return _maker(source) if isinstance(source, fx.Node) else node
+
+
+def _packed(value: torch.Tensor) -> bool:
+    """Whether the strides are worth keeping: without overlap and gaps, or symbolic and so not known."""
+    if any(not isinstance(n, int) for n in (*value.shape, *value.stride())):
+        return True
+    step = 1
+    for stride, size in sorted((st, si) for st, si in zip(value.stride(), value.shape, strict=True) if si != 1):
+        if stride != step:
+            return value.numel() == 0
+        step *= size
+    return True

@@ -1,0 +1,307 @@
+"""The program of a graph: readable Python that allocates in torch's memory, calls kernels, calls out, and lets go.
+
+Each step says which nodes it stands for and which line of the user's asked for them. Two nodes can share a kernel but
+not a step, so provenance belongs to the step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from bridge.backends.tvm.build import Built
+from bridge.backends.tvm.compat import empty_strided, torch_dtype
+from bridge.backends.tvm.lower import Lowered
+from bridge.backends.tvm.symbols import text_of
+from bridge.backends.tvm.views import base_of, is_view
+from bridge.ir.callout import callout, callout_inputs
+from bridge.ir.compiled import CallOut, CompiledGraph, Way
+from bridge.ir.nodes import op_name, shapes_and_dtypes
+from bridge.ir.provenance import source_line
+from bridge.ir.shapes import is_size
+from bridge.ledger import DeadEnd, Event, Ledger
+
+aten = torch.ops.aten
+
+DIRECT = {
+    aten.mm.default: torch.mm,
+    aten.bmm.default: torch.bmm,
+    aten.addmm.default: torch.addmm,
+    aten.permute.default: torch.permute,
+    aten.t.default: torch.t,
+    aten.unsqueeze.default: torch.unsqueeze,
+    aten.select.int: torch.select,
+    aten.squeeze.dims: torch.squeeze,
+    aten.squeeze.dim: torch.squeeze,
+}
+"""Overloads that torch has a function of the same arguments for, which is quicker to call."""
+
+COMPACT_RESULT = frozenset({aten.mm.default, aten.bmm.default, aten.addmm.default})
+"""Call-outs whose result is known to lie as the fake tensor says."""
+
+
+def program(lowered: Lowered, built: Built, ledger: Ledger) -> CompiledGraph:
+    """The compiled graph: the program's text, compiled, and what it calls."""
+    return _Writer(lowered, built, ledger).write()
+
+
+class _Writer:
+    def __init__(self, lowered: Lowered, built: Built, ledger: Ledger) -> None:
+        self._lowered = lowered
+        self._built = built
+        self._ledger = ledger
+        self._nodes = {n.name: n for n in lowered.graph.nodes}
+        self._runs = [0]
+        self._scope: dict[str, Any] = {"empty": empty_strided, "runs": self._runs}
+        self._lines: list[str] = []
+        self._known: set[str] = set()
+        self._callouts: list[CallOut] = []
+        self._kernel_calls = 0
+
+    def write(self) -> CompiledGraph:
+        self._open()
+        for step in self._built.steps:
+            if "call" in step:
+                self._call_out(self._nodes[step["call"]])
+            else:
+                self._kernel(step)
+        self._close()
+        text = "\n".join(["def call(args):", *_released(self._lines, self._known)]) + "\n"
+        exec(compile(text, f"<bridge {self._lowered.graph.name} {self._lowered.graph.phase.value}>", "exec"), self._scope)
+        graph = self._lowered.graph
+        return CompiledGraph(
+            graph=graph,
+            placement=self._lowered.ways,
+            run=self._scope["call"],
+            source=text,
+            kernel_calls=self._kernel_calls,
+            callouts=tuple(self._callouts),
+            runs=self._runs,
+        )
+
+    # Parts of the text -----------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Take the inputs, and the symbolic sizes from them."""
+        placeholders = [n for n in self._lowered.graph.nodes if n.op == "placeholder"]
+        names = [self._define(n.name) for n in placeholders]
+        if names:
+            self._line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = args")
+        self._line("args.clear()")
+        self._line("runs[0] += 1")
+        for name, value in (*self._built.constants.items(), *self._lowered.constants.items()):
+            self._scope[self._define(name)] = value
+            self._known.discard(identifier(name))
+        for symbol, text in symbol_sources(placeholders).items():
+            self._line(f"{symbol} = {text}")
+
+    def _close(self) -> None:
+        (results,) = self._lowered.graph.nodes[-1].args
+        texts = [self._result(r) for r in results]  # type: ignore[union-attr]
+        self._line(f"return ({', '.join(texts)}{',' if len(texts) == 1 else ''})")
+
+    def _result(self, result: Any) -> str:
+        if not isinstance(result, fx.Node):
+            return repr(result)
+        return self._size(result) if is_size(result) else self._reference(result)
+
+    def _kernel(self, step: dict[str, Any]) -> None:
+        outputs = step["outputs"]
+        if any(size == "0" for size in outputs[0]["shape"]) and all(
+            any(size == "0" for size in o["shape"]) for o in outputs
+        ):
+            for output in outputs:
+                self._allocate(output)
+            return
+        inputs = [self._value(name) for name in step["inputs"]]
+        self._comment(step["nodes"])
+        names = [self._allocate(output) for output in outputs]
+        self._scope[step["kernel"]] = self._built.kernel(step["kernel"])
+        self._line(f"{step['kernel']}({', '.join([*inputs, *names, *step['sizes']])})")
+        self._kernel_calls += 1
+
+    def _allocate(self, output: dict[str, Any]) -> str:
+        name = self._define(output["name"])
+        dtype = f"torch_{output['dtype']}"
+        self._scope[dtype] = torch_dtype(output["dtype"])
+        self._line(f"{name} = empty({tuple_of(output['shape'])}, {tuple_of(output['strides'])}, {dtype})")
+        return name
+
+    def _call_out(self, node: fx.Node) -> None:
+        function, counts = callout(node)
+        self._scope[f"call_{node.name}"] = self._quick(node, function)
+        arguments = [self._argument(n) for n in callout_inputs(node)]
+        self._comment([node.name])
+        name = self._define(node.name)
+        self._line(f"{name} = call_{node.name}({', '.join(arguments)})  # {op_name(node)}")
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt | torch.SymFloat) and text_of(value) != name:
+            self._line(f"{text_of(value)} = {name}")
+        if isinstance(value, torch.Tensor) and node.target not in COMPACT_RESULT:
+            self._conform(node, name, value)
+        way = self._lowered.ways[node.name]
+        self._callouts.append(CallOut(node.name, way, counts, source_line(node)))
+
+    def _quick(self, node: fx.Node, function: Callable[..., Any]) -> Callable[..., Any]:
+        return DIRECT.get(node.target, function) if function is node.target else function  # type: ignore[arg-type]
+
+    def _conform(self, node: fx.Node, name: str, value: torch.Tensor) -> None:
+        """ATen may lay a result out otherwise than the fake tensor says, and whoever reads it counts on that."""
+        if value.layout != torch.strided or node.name not in self._lowered.strides:
+            return
+        strides = self._lowered.strides[node.name]
+        if strides:
+            self._scope[f"lay_out_{node.name}"] = _LayOut(node, self._lowered, self._ledger)
+            self._line(f"if {name}.stride() != {tuple_of(strides)}:")
+            self._line(f"    {name} = lay_out_{node.name}({name}, {tuple_of(strides)})")
+
+    # Names -----------------------------------------------------------------------------------------------------------
+
+    def _define(self, name: str) -> str:
+        plain = identifier(name)
+        self._known.add(plain)
+        return plain
+
+    def _value(self, name: str) -> str:
+        """A value of the plan: a node's, or one that a row made on its way."""
+        return self._reference(self._nodes[name]) if name in self._nodes else identifier(name)
+
+    def _argument(self, node: fx.Node) -> str:
+        return self._size(node) if is_size(node) else self._reference(node)
+
+    def _size(self, node: fx.Node) -> str:
+        return identifier(node.name) if identifier(node.name) in self._known else text_of(node.meta["val"])
+
+    def _reference(self, node: fx.Node) -> str:
+        """The name of a node's tensor, after a view of another one was taken where it is that."""
+        name = identifier(node.name)
+        if name in self._known or node.op == "get_attr" or node.name in self._built.constants:
+            return name
+        if not is_view(node):
+            if isinstance(node.args[0], fx.Node) and not callable(getattr(node.target, "_schema", None)):
+                return self._picked(node)
+            raise KeyError(f"{node.name} was never computed")
+        return self._view(node)
+
+    def _picked(self, node: fx.Node) -> str:
+        """A result of a call-out that has several."""
+        source, position = node.args
+        held = self._reference(source)  # type: ignore[arg-type]
+        name = self._define(node.name)
+        self._line(f"{name} = {held}[{position}]")
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            self._conform(node, name, value)
+        return name
+
+    def _view(self, node: fx.Node) -> str:
+        if len(callout_inputs(node)) == 2 and node.args[0] is node.args[1]:
+            return self._picked(node)
+        base_of(node)
+        if is_pick(node):
+            return self._picked(node)
+        function, _ = callout(node)
+        self._scope[f"view_{node.name}"] = self._quick(node, function)
+        arguments = [self._argument(n) for n in callout_inputs(node)]
+        name = self._define(node.name)
+        self._line(f"{name} = view_{node.name}({', '.join(arguments)})  # {op_name(node)}{list(node.args[1:])}")
+        return name
+
+    # Lines -----------------------------------------------------------------------------------------------------------
+
+    def _line(self, text: str) -> None:
+        self._lines.append(f"    {text}")
+
+    def _comment(self, names: Sequence[str]) -> None:
+        """Which nodes a step stands for, and the user's lines behind them."""
+        nodes = [self._nodes[n] for n in names if n in self._nodes]
+        lines = list(dict.fromkeys(line for n in nodes if (line := source_line(n))))
+        shown = ", ".join(n.name for n in nodes) or ", ".join(names)
+        self._lines.append(f"    # {shown}" + (f"  <- {'; '.join(lines)}" if lines else ""))
+
+
+class _LayOut:
+    """Brings a call-out's result to the strides that the graph was captured with. The first copy is an event."""
+
+    def __init__(self, node: fx.Node, lowered: Lowered, ledger: Ledger) -> None:
+        self._node, self._graph, self._ledger = node, lowered.graph, ledger
+        self._told = False
+
+    def __call__(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+        if all(a == b or n < 2 for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True)):
+            return tensor
+        if not self._told:
+            self._told = True
+            self._ledger.record(self._event(tensor, strides))
+        return empty_strided(tuple(tensor.shape), strides, tensor.dtype).copy_(tensor)
+
+    def _event(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> Event:
+        shapes, dtypes = shapes_and_dtypes([tensor])
+        return Event(
+            DeadEnd.MAINTENANCE,
+            op=op_name(self._node),
+            detail=f"the result has strides {tensor.stride()} where {strides} were captured: copied at each run",
+            kind="laid out anew",
+            graph=self._graph.name,
+            phase=self._graph.phase.value,
+            shapes=shapes,
+            dtypes=dtypes,
+            bytes=tensor.numel() * tensor.element_size(),
+            source=source_line(self._node),
+            node=self._node.name,
+        )
+
+
+def is_pick(node: fx.Node) -> bool:
+    """Whether a node picks one of several results."""
+    return getattr(node.target, "__name__", "") == "getitem" and getattr(node.target, "__module__", "") == "_operator"
+
+
+def identifier(name: str) -> str:
+    """A name as Python allows it."""
+    return re.sub(r"\W", "_", name)
+
+
+def tuple_of(texts: Sequence[str]) -> str:
+    """A tuple of sizes as text."""
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def symbol_sources(placeholders: Sequence[fx.Node]) -> dict[str, str]:
+    """Where each symbolic size can be read: a size that is an input, or the shape of an input."""
+    found: dict[str, str] = {}
+    for node in placeholders:
+        value = node.meta["val"]
+        if isinstance(value, torch.SymInt | torch.SymFloat) and value.node.expr.is_Symbol:
+            found[value.node.expr.name] = identifier(node.name)
+    for node in placeholders:
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    found.setdefault(size.node.expr.name, f"{identifier(node.name)}.shape[{dim}]")
+    return found
+
+
+def _released(lines: Sequence[str], names: set[str]) -> list[str]:
+    """The lines, with each name let go of after the last line that has it."""
+    last: dict[str, int] = {}
+    for number, line in enumerate(lines):
+        if not line.lstrip().startswith("#"):
+            for word in re.findall(r"[A-Za-z_]\w*", line.split("  #")[0]):
+                if word in names:
+                    last[word] = number
+    result: list[str] = []
+    for number, line in enumerate(lines):
+        result.append(line)
+        gone = sorted(name for name, at in last.items() if at == number)
+        if gone and number < len(lines) - 1 and not line.rstrip().endswith(":"):
+            result.append(f"    del {', '.join(gone)}")
+    return result
+
+
+__all__ = ["Way", "program"]

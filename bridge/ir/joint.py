@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from torch import fx
@@ -13,7 +13,7 @@ Boxed = Callable[[list[Any]], Sequence[Any]]
 """A compiled graph: takes its inputs in a list, which it empties, and returns the outputs in order."""
 
 
-class Phase(str, Enum):
+class Phase(StrEnum):
     """When a graph runs."""
 
     FORWARD = "forward"
@@ -23,7 +23,7 @@ class Phase(str, Enum):
     OPTIMIZER = "optimizer"
 
 
-class Role(str, Enum):
+class Role(StrEnum):
     """What an input or an output of a graph is."""
 
     PARAMETER = "parameter"

@@ -104,7 +104,7 @@ class Adapter:
         oneDNN's op for a whole layer of an LSTM cannot be split by AOTAutograd, so it is kept out.
         """
         has_lstm = any(node.target is torch.lstm for node in module.graph.nodes)
-        with dropout_between_layers(), torch.backends.mkldnn.flags(enabled=False) if has_lstm else nullcontext():
+        with dropout_between_layers(), _without_onednn() if has_lstm else nullcontext():
             yield
 
     def graph_break(self, module: fx.GraphModule) -> GraphBreak | None:
@@ -138,6 +138,16 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any]) -> Any:
 
     compile_frame._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
     return compile_frame
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
 
 
 def _recompile_limit_hits() -> int:

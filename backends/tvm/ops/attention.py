@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from bridge.backends.tvm.compat import Expr, R, dtype_of, infinity, number, shape_of, tirx
+from bridge.backends.tvm.compat import Expr, dtype_of, infinity, number, reshaped, shape_of, tirx
 from bridge.backends.tvm.kernels import compute, pointwise, reduced, reduction
 from bridge.backends.tvm.ops.reduction import extreme, total
 from bridge.backends.tvm.table import Accumulate, converts
@@ -32,7 +32,7 @@ def attention(query, key, value, dropout_p, is_causal, attn_mask, scale):
     whole = total(powers, [3], True)
     weights = pointwise("weights", lambda p, s: p / s, powers, whole)
     logarithm = pointwise("logsumexp", lambda s, m: tirx.log(s) + m, whole, top)
-    return weighted(weights, value), R.reshape(logarithm, shape_of(logarithm)[:3])
+    return weighted(weights, value), reshaped(logarithm, shape_of(logarithm)[:3])
 
 
 @converts(
@@ -44,7 +44,7 @@ def attention(query, key, value, dropout_p, is_causal, attn_mask, scale):
 def attention_backward(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale):
     """The weights are computed again from the logarithm of the sums."""
     scores = scored(query, key, is_causal, attn_mask, scale)
-    logarithm = R.reshape(logsumexp, [*shape_of(logsumexp), 1])
+    logarithm = reshaped(logsumexp, [*shape_of(logsumexp), 1])
     weights = pointwise("weights", lambda s, m: tirx.exp(s - m), scores, logarithm)
     dvalue = transposed_weighted(weights, grad_out)
     dweights = contracted(grad_out, value)

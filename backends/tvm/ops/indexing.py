@@ -17,6 +17,7 @@ from bridge.backends.tvm.compat import (
     extent,
     is_float,
     number,
+    reshaped,
     shape_of,
     tirx,
 )
@@ -39,7 +40,7 @@ def index_select(x, dim, index):
     rank = len(shape_of(x))
     if not rank:
         return x
-    return picked("index_select", x, positive(dim, rank), index if shape_of(index) else R.reshape(index, [1]))
+    return picked("index_select", x, positive(dim, rank), index if shape_of(index) else reshaped(index, [1]))
 
 
 @converts(aten.gather.default, symbolic=True)
@@ -58,13 +59,13 @@ def gather(x, dim, index, sparse_grad):
 
         return looked_up(read, i(*at), size, dtype_of(x))
 
-    made = compute("gather", shape, element, x, R.reshape(index, shape))
-    return R.reshape(made, shape_of(index))
+    made = compute("gather", shape, element, x, reshaped(index, shape))
+    return reshaped(made, shape_of(index))
 
 
 @converts(aten.take.default, symbolic=True)
 def take(x, index):
-    flat = R.reshape(x, [numel(x)])
+    flat = reshaped(x, [numel(x)])
     return picked("take", flat, 0, index)
 
 
@@ -102,8 +103,8 @@ def roll(x, shifts, dims):
     if is_empty(x):
         return x
     if not dims:
-        flat = R.reshape(x, [numel(x)])
-        return R.reshape(roll(flat, shifts, [0]), shape_of(x))
+        flat = reshaped(x, [numel(x)])
+        return reshaped(roll(flat, shifts, [0]), shape_of(x))
     shape = shape_of(x)
     by = {}
     for shift, dim in zip(shifts, dims, strict=True):
@@ -153,7 +154,7 @@ def cat(tensors, dim, *, out, sizes):
 def stack(tensors, dim, *, out, sizes):
     dim = positive(dim, len(sizes))
     one = [*sizes[:dim], 1, *sizes[dim + 1 :]]
-    return cat([R.reshape(t, one) for t in tensors], dim, out=out, sizes=sizes)
+    return cat([reshaped(t, one) for t in tensors], dim, out=out, sizes=sizes)
 
 
 @converts(aten.constant_pad_nd.default, symbolic=True)

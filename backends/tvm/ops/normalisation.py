@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 import torch
 
-from bridge.backends.tvm.compat import Expr, R, Size, converted, dtype_of, number, shape_of, size_product, tirx
+from bridge.backends.tvm.compat import (
+    Expr,
+    R,
+    Size,
+    converted,
+    dtype_of,
+    number,
+    reshaped,
+    shape_of,
+    size_product,
+    tirx,
+)
 from bridge.backends.tvm.kernels import pointwise, reduced
 from bridge.backends.tvm.ops.reduction import average, total
 from bridge.backends.tvm.table import Accumulate, converts
@@ -39,27 +50,27 @@ def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, we
 @converts(aten.native_group_norm.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     shape = shape_of(input)
-    grouped = R.reshape(input, [N, group, C // group, HxW])
+    grouped = reshaped(input, [N, group, C // group, HxW])
     mean, rstd = moments(grouped, [2, 3], eps)
-    made = R.reshape(normalised(grouped, mean, rstd), shape)
+    made = reshaped(normalised(grouped, mean, rstd), shape)
     made = scaled(made, channelwise(weight, len(shape)), channelwise(bias, len(shape)))
-    return made, R.reshape(mean, [N, group]), R.reshape(rstd, [N, group])
+    return made, reshaped(mean, [N, group]), reshaped(rstd, [N, group])
 
 
 @converts(aten.native_group_norm_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
     want_x, want_w, want_b = output_mask
     split = [N, group, C // group, HxW]
-    grad, x = R.reshape(grad_out, split), R.reshape(input, split)
-    mean, rstd = R.reshape(mean, [N, group, 1, 1]), R.reshape(rstd, [N, group, 1, 1])
+    grad, x = reshaped(grad_out, split), reshaped(input, split)
+    mean, rstd = reshaped(mean, [N, group, 1, 1]), reshaped(rstd, [N, group, 1, 1])
     dx = dw = db = None
     if want_x:
-        scaled_grad = grad if weight is None else R.multiply(grad, R.reshape(weight, [1, group, C // group, 1]))
-        dx = R.reshape(of_input(scaled_grad, x, mean, rstd, [2, 3]), shape_of(input))
+        scaled_grad = grad if weight is None else R.multiply(grad, reshaped(weight, [1, group, C // group, 1]))
+        dx = reshaped(of_input(scaled_grad, x, mean, rstd, [2, 3]), shape_of(input))
     if want_w:
-        dw = R.reshape(reduced("dweight", "sum", times_normalised, [grad, x, mean, rstd], [0, 3], False), [C])
+        dw = reshaped(reduced("dweight", "sum", times_normalised, [grad, x, mean, rstd], [0, 3], False), [C])
     if want_b:
-        db = R.reshape(total(grad, [0, 3], False), [C])
+        db = reshaped(total(grad, [0, 3], False), [C])
     return dx, dw, db
 
 
@@ -125,7 +136,7 @@ def by_batch(input: Expr, weight: Expr | None, bias: Expr | None, eps: float) ->
     rstd = inverse_root(variance, eps)
     made = scaled(normalised(input, mean, rstd), channelwise(weight, rank), channelwise(bias, rank))
     channels = [shape_of(input)[1]]
-    return made, R.reshape(mean, channels), R.reshape(rstd, channels), R.reshape(variance, channels)
+    return made, reshaped(mean, channels), reshaped(rstd, channels), reshaped(variance, channels)
 
 
 def by_running(input: Expr, weight, bias, running_mean: Expr, running_var: Expr, eps: float) -> Expr:
@@ -181,7 +192,7 @@ def scaled(x: Expr, weight: Expr | None, bias: Expr | None) -> Expr:
 
 def channelwise(x: Expr | None, rank: int) -> Expr | None:
     """One number for each channel, as a tensor that is broadcast against (N, C, ...)."""
-    return None if x is None else R.reshape(x, [shape_of(x)[0], *(1 for _ in range(rank - 2))])
+    return None if x is None else reshaped(x, [shape_of(x)[0], *(1 for _ in range(rank - 2))])
 
 
 def last(x: Expr, count: int) -> list[int]:

@@ -102,12 +102,16 @@ def minimum(x, other):
 @converts(aten.fmax.default, promote=Promote.DEFAULT, symbolic=True)
 def fmax(x, other):
     """A NaN loses against a number."""
+    if dtype_of(x) == "bool":
+        return R.logical_or(x, other)
     return pointwise("fmax", lambda a, b: tirx.Select(tirx.Or(a >= b, is_nan(b)), a, b), x, other)
 
 
 @converts(aten.fmin.default, promote=Promote.DEFAULT, symbolic=True)
 def fmin(x, other):
     """A NaN loses against a number."""
+    if dtype_of(x) == "bool":
+        return R.logical_and(x, other)
     return pointwise("fmin", lambda a, b: tirx.Select(tirx.Or(a <= b, is_nan(b)), a, b), x, other)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from bridge.backends.tvm.compat import Expr, Size, dtype_of, extent, infinity, is_float, is_nan, number, shape_of, tirx
-from bridge.backends.tvm.kernels import reduction
+from bridge.backends.tvm.kernels import compute, reduction
 from bridge.backends.tvm.table import Accumulate, converts
 
 aten = torch.ops.aten
@@ -73,15 +73,21 @@ def adaptive_avg_pool(x, output_size, *, sizes):
     front, space = len(sizes) - dims, shape_of(x)[-dims:]
     longest = [widest(i, o) for i, o in zip(space, output_size, strict=True)]
 
-    def element(at, tap, v):
+    def corners(at):
         begins = [window_start(o, i, n) for o, i, n in zip(at[front:], space, output_size, strict=True)]
-        ends = [window_end(o, i, n) for o, i, n in zip(at[front:], space, output_size, strict=True)]
+        return begins, [window_end(o, i, n) for o, i, n in zip(at[front:], space, output_size, strict=True)]
+
+    def element(at, tap, v):
+        begins, ends = corners(at)
         place = [b + t for b, t in zip(begins, tap, strict=True)]
         inside = tirx.all(*(p < e for p, e in zip(place, ends, strict=True)))
-        count = count_of(begins, ends, dtype_of(x))
-        return tirx.if_then_else(inside, v(*at[:front], *place), number(0, dtype_of(x))) / count
+        return tirx.if_then_else(inside, v(*at[:front], *place), number(0, dtype_of(x)))
 
-    return reduction("adaptive_avg_pool", "sum", sizes, longest, element, x)
+    def share(at, whole):
+        return divided(whole(*at), count_of(*corners(at), dtype_of(x)))
+
+    summed = reduction("window_sum", "sum", sizes, longest, element, x)
+    return compute("adaptive_avg_pool", sizes, share, summed)
 
 
 @converts(aten._adaptive_avg_pool2d_backward.default, accumulate=Accumulate.OPMATH)
@@ -143,10 +149,12 @@ def avg_pooled(x: Expr, how: Averaging, sizes: Sequence[Size]) -> Expr:
 
     def element(at, tap, v):
         place = [b + t for b, t in zip(how.begins(at[front:]), tap, strict=True)]
-        value = within(v, at[:front], place, how.space, number(0, dtype_of(x)))
-        return divided(value, how.divisor_at(at[front:], dtype_of(x)))
+        return within(v, at[:front], place, how.space, number(0, dtype_of(x)))
 
-    return reduction("avg_pool", "sum", sizes, how.kernel, element, x)
+    def share(at, whole):
+        return divided(whole(*at), how.divisor_at(at[front:], dtype_of(x)))
+
+    return compute("avg_pool", sizes, share, reduction("window_sum", "sum", sizes, how.kernel, element, x))
 
 
 def avg_pool_gradient(grad: Expr, x: Expr, how: Averaging) -> Expr:

@@ -18,6 +18,7 @@ from bridge.backends.tvm.compat import (
     is_true,
     larger,
     number,
+    reshaped,
     shape_of,
     size_product,
     tirx,
@@ -151,7 +152,7 @@ def logsumexp(x, dim, keepdim):
     top = pointwise("finite", finite, extreme("max", x, dim, True))
     powers = pointwise("shifted_exp", lambda v, m: tirx.exp(v - m), x, top)
     within = total(powers, dim, keepdim)
-    return pointwise("logsumexp", lambda s, m: tirx.log(s) + m, within, R.reshape(top, shape_of(within)))
+    return pointwise("logsumexp", lambda s, m: tirx.log(s) + m, within, reshaped(top, shape_of(within)))
 
 
 @converts(aten.linalg_vector_norm.default, accumulate=Accumulate.RESULT, symbolic=True)
@@ -206,8 +207,8 @@ def truth(how: str, x: Expr, dim, keepdim: bool) -> Expr:
 
 def argument(how: str, x: Expr, dim, keepdim: bool, sizes: list[Size]) -> Expr:
     if dim is None:
-        x = R.reshape(x, [size_product(shape_of(x))])
-        return R.reshape(position(how, x, 0, False), sizes)
+        x = reshaped(x, [size_product(shape_of(x))])
+        return reshaped(position(how, x, 0, False), sizes)
     return position(how, x, dim, keepdim)
 
 

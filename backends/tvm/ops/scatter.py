@@ -6,9 +6,23 @@ from collections.abc import Sequence
 
 import torch
 
-from bridge.backends.tvm.compat import Expr, R, T, const, dtype_of, larger, number, shape_of, smaller, tirx
+from bridge.backends.tvm.compat import (
+    Expr,
+    R,
+    T,
+    added,
+    const,
+    dtype_of,
+    larger,
+    number,
+    reshaped,
+    shape_of,
+    smaller,
+    times,
+    tirx,
+)
 from bridge.backends.tvm.kernels import broadcast_index, cast, loops, named, nest, scalar, store
-from bridge.backends.tvm.ops.indexing import Indexing, held_inside, inside_of, no_masks, poison, wrapped
+from bridge.backends.tvm.ops.indexing import Indexing, held_inside, inside_of, no_masks, numel, poison, wrapped
 from bridge.backends.tvm.ops.view import flat_position, only_dense, unflattened
 from bridge.backends.tvm.table import Accumulate, converts
 from bridge.ir.shapes import positive
@@ -28,7 +42,7 @@ def scatter_value(x, dim, index, value):
 
 @converts(aten.scatter_add.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def scatter_add(x, dim, index, src):
-    return written(x, dim, index, src, lambda old, new: old + new)
+    return written(x, dim, index, src, added)
 
 
 def only_whole(reduce, include_self):
@@ -36,7 +50,7 @@ def only_whole(reduce, include_self):
         return f"reduce={reduce!r} with include_self={include_self}"
 
 
-REDUCES = {"sum": lambda a, b: a + b, "prod": lambda a, b: a * b, "amax": larger, "amin": smaller}
+REDUCES = {"sum": added, "prod": times, "amax": larger, "amin": smaller}
 
 
 @converts(aten.scatter_reduce.two, accumulate=Accumulate.OPMATH, refuses=only_whole, symbolic=True)
@@ -48,7 +62,7 @@ def scatter_reduce(x, dim, index, src, reduce, include_self):
 @converts(aten.index_add.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def index_add(x, dim, index, source, alpha):
     source = source if alpha == 1 else R.multiply(source, const(alpha, source))
-    return written_along(x, dim, index, source, lambda old, new: old + new)
+    return written_along(x, dim, index, source, added)
 
 
 @converts(aten.index_copy.default, symbolic=True)
@@ -72,7 +86,7 @@ def index_put(x, indices, values, accumulate):
             held = [held_inside(p, plan.x[d]) for d, p in zip(plan.dims, targets, strict=True)]
             target = plan.outer(place, held)
             value = tirx.Select(inside, element_of(new, broadcast_index(place, shape_of(values))), poison(dtype_of(x)))
-            store(out, target, out[tuple(target)] + value if accumulate else value)
+            store(out, target, added(out[tuple(target)], value) if accumulate else value)
 
         nest(plan.shape, at)
 
@@ -83,8 +97,8 @@ def index_put(x, indices, values, accumulate):
 def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq, *, sizes):
     """Rows that were looked up more than once add up; the padding row gets nothing."""
     width, name = sizes[1], dtype_of(grad_output)
-    count = R.reshape(indices, [-1])
-    grads = R.reshape(grad_output, [-1, width])
+    count = reshaped(indices, [numel(indices)])
+    grads = reshaped(grad_output, [numel(indices), width])
     times = occurrences(count, num_weights) if scale_grad_by_freq else None
 
     def body(out, grad, row, *counts):
@@ -119,7 +133,7 @@ def as_strided_scatter(x, src, size, stride, storage_offset):
 @converts(aten.masked_scatter.default)
 def masked_scatter(x, mask, source):
     """The next element of source for every True, in order."""
-    shape, flat = shape_of(x), R.reshape(source, [-1])
+    shape, flat = shape_of(x), reshaped(source, [numel(source)])
     mask = R.broadcast_to(mask, shape)
 
     def body(out, taken, old, where, new):
@@ -140,9 +154,9 @@ def written(x: Expr, dim: int, index: Expr, src: Expr, combine) -> Expr:
     """x with `src` written where `index` says along a dimension. A 0-d src is written everywhere."""
     shape = shape_of(x)
     if not shape:
-        x, index = R.reshape(x, [1]), R.reshape(index, [1])
-        src = R.reshape(src, [1])
-        return R.reshape(written(x, 0, index, src, combine), [])
+        x, index = reshaped(x, [1]), reshaped(index, [1])
+        src = reshaped(src, [1])
+        return reshaped(written(x, 0, index, src, combine), [])
     dim = positive(dim, len(shape))
 
     def body(out, old, positions, new):
@@ -157,7 +171,7 @@ def written(x: Expr, dim: int, index: Expr, src: Expr, combine) -> Expr:
 
         nest(shape_of(index) or [1], at)
 
-    index = index if shape_of(index) else R.reshape(index, [1])
+    index = index if shape_of(index) else reshaped(index, [1])
     return loops("scatter", [(shape, dtype_of(x))], body, x, index, src)[0]
 
 
@@ -165,13 +179,13 @@ def written_along(x: Expr, dim: int, index: Expr, source: Expr, combine) -> Expr
     """x with slices of `source` written where a 1-d `index` says."""
     shape = shape_of(x)
     if not shape:
-        return R.reshape(written_along(R.reshape(x, [1]), 0, index, R.reshape(source, [1]), combine), [])
+        return reshaped(written_along(reshaped(x, [1]), 0, index, reshaped(source, [1]), combine), [])
     dim = positive(dim, len(shape))
     across = [shape_of(index)[0] if d == dim and shape_of(index) else n for d, n in enumerate(shape)]
     along = [1] * len(shape)
     along[dim] = across[dim]
-    source = R.reshape(source, across)
-    return written(x, dim, R.broadcast_to(R.reshape(index, along), across), source, combine)
+    source = reshaped(source, across)
+    return written(x, dim, R.broadcast_to(reshaped(index, along), across), source, combine)
 
 
 def occurrences(index: Expr, size) -> Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from bridge.backends.tvm.compat import Expr, R, Size, bound, dtype_name, shape_of, tirx
+from bridge.backends.tvm.compat import Expr, R, Size, bound, dtype_name, reshaped, shape_of, tirx
 from bridge.backends.tvm.kernels import compute, pointwise
 from bridge.backends.tvm.table import converts
 from bridge.ir.shapes import positive
@@ -35,17 +35,17 @@ def alias(x):
 )
 def view(x, size, *, sizes):
     """One size may be -1, which the fake tensor knows."""
-    return R.reshape(x, sizes)
+    return reshaped(x, sizes)
 
 
 @converts(aten.squeeze.default, symbolic=True)
 def squeeze(x, *, sizes):
-    return R.reshape(x, sizes)
+    return reshaped(x, sizes)
 
 
 @converts(aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default, symbolic=True)
 def squeeze_dims(x, dim, *, sizes):
-    return R.reshape(x, sizes)
+    return reshaped(x, sizes)
 
 
 @converts(aten.permute.default, aten.permute_copy.default, symbolic=True)
@@ -96,7 +96,7 @@ def select(x, dim, index, *, sizes):
         index = index + size if index < 0 else index
     else:
         index = tirx.Select(index < 0, index + size, index)
-    return R.reshape(piece(x, dim, index, 1), sizes)
+    return reshaped(piece(x, dim, index, 1), sizes)
 
 
 @converts(aten.split_with_sizes.default, symbolic=True)
@@ -118,7 +118,7 @@ def split(x, split_size, dim, *, sizes):
 @converts(aten.unbind.int)
 def unbind(x, dim, *, sizes):
     dim = positive(dim, len(shape_of(x)))
-    return tuple(R.reshape(piece(x, dim, i, 1), shape) for i, shape in enumerate(sizes))
+    return tuple(reshaped(piece(x, dim, i, 1), shape) for i, shape in enumerate(sizes))
 
 
 @converts(aten.diagonal.default, symbolic=True)

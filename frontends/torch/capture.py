@@ -68,7 +68,7 @@ class Capture:
         """What Dynamo calls with each graph. Compiles forward and backward, or the inference graph."""
         name = f"graph_{next(self._numbers)}"
         self._record.recompiled(name)
-        broken = self.adapter.graph_break(module)
+        broken = self.adapter.graph_break(module, self._record.breaks)
         if broken is not None:
             self._record.graph_broken(name, broken)
         frame = frame_inputs(module, examples)

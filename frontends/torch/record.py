@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +27,12 @@ class CaptureRecord:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self.breaks: Counter[str] = Counter()
         self._reasons: list[str] = []
         self._told: set[tuple[Any, ...]] = set()
+
+    def frame_begun(self, breaks: Counter[str]) -> None:
+        self.breaks = breaks
 
     def guard_failed(self, reason: str) -> None:
         """The reason is kept until it is known what comes of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -44,6 +45,9 @@ class GraphBreak:
 
 class Listener(Protocol):
     """What is told while Dynamo compiles frames."""
+
+    def frame_begun(self, breaks: Counter[str]) -> None:
+        """A frame is about to be compiled. breaks: how often each reason has ended a graph in this process so far."""
 
     def guard_failed(self, reason: str) -> None:
         """A frame that was compiled before has to be compiled again."""
@@ -107,12 +111,16 @@ class Adapter:
         with dropout_between_layers(), _without_onednn() if has_lstm else nullcontext():
             yield
 
-    def graph_break(self, module: fx.GraphModule) -> GraphBreak | None:
-        """Why the graph ends where it ends; None where the function returned."""
+    def graph_break(self, module: fx.GraphModule, breaks: Counter[str]) -> GraphBreak | None:
+        """Why the graph ends where it ends; None where the function returned.
+
+        breaks: what `Listener.frame_begun` was given for the frame. Dynamo tells the full reason only as a count.
+        """
         reason = getattr(module, "compile_subgraph_reason", None)
         if reason is None or not reason.graph_break:
             return None
-        return GraphBreak(reason.reason, tuple(reason.user_stack))
+        new = [text for text, n in _breaks().items() if n > breaks[text]]
+        return GraphBreak(new[-1] if new else reason.reason, tuple(reason.user_stack))
 
     @property
     def control_flow(self) -> type[BaseException]:
@@ -128,6 +136,7 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any]) -> Any:
 
     def compile_frame(frame: Any, *more: Any, **named: Any) -> Any:
         hits = _recompile_limit_hits()
+        listener.frame_begun(_breaks())
         with torch._dynamo.config.patch(config):
             answer = callback(frame, *more, **named)
         if _recompile_limit_hits() > hits:
@@ -138,6 +147,11 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any]) -> Any:
 
     compile_frame._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
     return compile_frame
+
+
+def _breaks() -> Counter[str]:
+    """How often each reason has ended a graph in this process."""
+    return Counter(counters["unimplemented"]) + Counter(counters["graph_break"])
 
 
 @contextmanager

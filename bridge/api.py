@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from bridge.errors import BridgeError, NotCompilable, UnknownTarget
+from bridge.errors import BridgeError, NotCompilable, UnknownTarget, WrongVersion
 from bridge.frontends.torch.adapters import adapter_for
 from bridge.frontends.torch.capture import Capture
 from bridge.ir.compiled import CompiledGraph
@@ -23,6 +23,7 @@ from bridge.runtime.compiled import Compilation
 from bridge.runtime.hooks import watched
 from bridge.runtime.interpreter import interpreted
 from bridge.runtime.twin import CompiledFunction, State, state_of, twin_of
+from bridge.versions import findings
 
 __all__ = ["TARGETS", "Audit", "audit", "compile", "inspect"]
 
@@ -49,7 +50,7 @@ def compile(
     options: further fields of `Options`, or whole `Options`, which then stand for all the other arguments.
 
     Raises NotCompilable for what is neither a module nor a function or has no data to run on, UnknownTarget for a
-    target that nobody knows, BadOption for an option that does not exist.
+    target that nobody knows, BadOption for an option that does not exist, WrongVersion where TVM cannot run.
     """
     if isinstance(options, Options):
         chosen = options
@@ -148,7 +149,11 @@ def _checked(subject: Any) -> Any:
 
 
 def _check_target(target: str | Mapping[str, Any]) -> None:
-    """Raise UnknownTarget for a target that neither we nor TVM know."""
+    """Raise UnknownTarget for a target that neither we nor TVM know, WrongVersion where TVM would end the process."""
+    if target not in ("inductor", "eager"):
+        for problem in findings():
+            if problem.fatal:
+                raise WrongVersion(problem.detail)
     if target in TARGETS:
         return
     known = ", ".join(repr(name) for name in TARGETS)

@@ -17,6 +17,10 @@ class BadOption(BridgeError, ValueError):
     """An option has a value that it cannot have."""
 
 
+class WrongVersion(BridgeError, ImportError):
+    """A package is of a version with which TVM ends the process."""
+
+
 class NotCompilable(BridgeError, TypeError):
     """What was handed to `bridge.compile` is neither a module nor a function, or cannot be wrapped."""
 

@@ -12,6 +12,7 @@ import time
 
 from bridge.backends.eager import Eager
 from bridge.backends.library import Library
+from bridge.backends.tvm import threads
 from bridge.backends.tvm.backend import Tvm
 from bridge.backends.tvm.build import BuildFailed, Built, build
 from bridge.backends.tvm.lower import Lowered, NodeFailed, lower
@@ -25,12 +26,14 @@ from bridge.ledger import DeadEnd, Event, Ledger
 from bridge.options import Options
 from bridge.partition.support import place
 from bridge.passes import PASSES
+from bridge.versions import findings
 
 WAYS = {"tvm": Way.GENERATED, "library": Way.LIBRARY}
 
 
 def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
     """Make the program of one graph. Every node that does not run in TVM is an event in the ledger."""
+    _record_installation(ledger)
     for improve in PASSES:
         graph = improve(graph, ledger)
     backends = [Tvm(options.denied), Eager()]
@@ -38,6 +41,17 @@ def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGra
     ways = {name: WAYS.get(backend, Way.FALLBACK) for name, backend in placement.items()}
     lowered, built = _built(graph, ways, options, ledger)
     return program(lowered, built, ledger)
+
+
+def _record_installation(ledger: Ledger) -> None:
+    """Put kernels on torch's threads, or say why not; say what is wrong with the packages. Each once a ledger."""
+    found = [Event(DeadEnd.API_INSTABILITY, problem.package, problem.detail, kind="version") for problem in findings()]
+    refused = threads.install()
+    if refused is not None:
+        found.append(Event(DeadEnd.MAINTENANCE, op="threads", detail=refused, kind="thread pool"))
+    for event in found:
+        if event not in ledger.events:
+            ledger.record(event)
 
 
 def _built(graph: Graph, ways: dict[str, Way], options: Options, ledger: Ledger) -> tuple[Lowered, Built]:

@@ -13,12 +13,16 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Package:
-    """A package with its supported versions: `low` up to, but without, `high`. An optional one may be absent."""
+    """A package with its supported versions: `low` up to, but without, `high`.
+
+    optional: it may be absent. fatal: nothing can run with another version. consequence: what another version means.
+    """
 
     name: str
     low: str
     high: str
     optional: bool = False
+    fatal: bool = False
     consequence: str = "which the bridge was not tested with"
 
     @property
@@ -31,7 +35,11 @@ PACKAGES: dict[str, Package] = {
     "torch": Package("torch", "2.11", "2.16"),
     "tvm": Package("apache-tvm", "0.27", "0.28"),
     "tvm_ffi": Package(
-        "apache-tvm-ffi", "0.1.14.post0", "0.1.15", consequence="with which TVM 0.27 ends the process in its passes"
+        "apache-tvm-ffi",
+        "0.1.14.post0",
+        "0.1.15",
+        fatal=True,
+        consequence="with which TVM 0.27 ends the process in its passes",
     ),
     "triton": Package("triton", "3.6", "4", optional=True),
     "onnx": Package("onnx", "1.16", "2", optional=True),
@@ -45,6 +53,7 @@ class Problem:
 
     package: str
     detail: str
+    fatal: bool = False
 
 
 def installed(name: str) -> str | None:
@@ -68,7 +77,9 @@ def _problem(name: str, version: str | None) -> Problem | None:
     found, low, high = (_order(each) for each in (version, package.low, package.high))
     if low <= found and found.release < high.release:  # which leaves out an early release of `high`, as pip does
         return None
-    return Problem(package.name, f"{package.name} {version} is installed, {package.consequence}: {remedy}")
+    return Problem(
+        package.name, f"{package.name} {version} is installed, {package.consequence}: {remedy}", package.fatal
+    )
 
 
 class _Order(NamedTuple):

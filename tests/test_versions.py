@@ -48,6 +48,7 @@ def test_problem(installed: dict[str, str | None], name: str, version: str | Non
     installed[name] = version
     (problem,) = findings()
     assert words in problem.detail
+    assert problem.fatal == (name == "tvm_ffi")
 
 
 def test_versions_are_ordered_as_pip_orders_them() -> None:

@@ -54,11 +54,9 @@ def trained(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return Trained(module, losses, buffers, torch.get_rng_state())
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def pair(request: pytest.FixtureRequest) -> Pair:
-    torch._dynamo.reset()
-    module, args, kwargs = whole(request.param)
-    compiled = bridge.compile(whole(request.param)[0])
+def trained_pair(name: str) -> Pair:
+    module, args, kwargs = whole(name)
+    compiled = bridge.compile(whole(name)[0])
     with torch.compiler.set_stance("force_eager"):
         exact = reference_gradients(module, args, kwargs)
         first = {"eager": gradients(module, args, kwargs)}
@@ -69,7 +67,19 @@ def pair(request: pytest.FixtureRequest) -> Pair:
     return Pair(args, kwargs, first, exact, eager, after, audit)
 
 
-def test_eager_is_eager_and_the_other_is_compiled(pair: Pair) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_trains_as_in_eager(name: str) -> None:
+    """One test a model, since the model is compiled for all that is asked of it."""
+    pair = trained_pair(name)
+    eager_is_eager_and_the_other_is_compiled(pair)
+    losses_are_eagers(pair)
+    first_gradients_are_right(pair)
+    running_statistics_are_eagers(pair)
+    assert torch.equal(pair.compiled.generator, pair.eager.generator), "other random numbers were drawn"
+    nothing_ran_elsewhere(pair)
+
+
+def eager_is_eager_and_the_other_is_compiled(pair: Pair) -> None:
     graphs = bridge.inspect(pair.compiled.module).graphs
     assert sum(graph.kernel_calls * graph.runs[0] for graph in graphs) > 0
     assert {graph.graph.phase.value for graph in graphs} >= {"forward", "backward"}
@@ -79,29 +89,25 @@ def test_eager_is_eager_and_the_other_is_compiled(pair: Pair) -> None:
     assert not hasattr(pair.eager.module, "placement")
 
 
-def test_losses_are_eagers(pair: Pair) -> None:
+def losses_are_eagers(pair: Pair) -> None:
     assert pair.eager.losses[0] != pair.eager.losses[-1]
     assert pair.compiled.losses == pytest.approx(pair.eager.losses, rel=1e-4)
 
 
-def test_first_gradients_are_right(pair: Pair) -> None:
+def first_gradients_are_right(pair: Pair) -> None:
     (_, found), (_, eager) = pair.first["compiled"], pair.first["eager"]
     assert pair.exact
     wrong = wrong_gradients(found, eager, pair.exact)
     assert not wrong, "\n".join(map(str, wrong))
 
 
-def test_running_statistics_are_eagers(pair: Pair) -> None:
+def running_statistics_are_eagers(pair: Pair) -> None:
     assert pair.compiled.buffers.keys() == pair.eager.buffers.keys()
     for name, buffer in pair.eager.buffers.items():
         torch.testing.assert_close(pair.compiled.buffers[name], buffer, rtol=1e-3, atol=1e-5, msg=name)
 
 
-def test_random_numbers_are_drawn_as_in_eager(pair: Pair) -> None:
-    assert torch.equal(pair.compiled.generator, pair.eager.generator)
-
-
-def test_nothing_ran_elsewhere(pair: Pair) -> None:
+def nothing_ran_elsewhere(pair: Pair) -> None:
     assert pair.audit.kernels > 0
     assert not pair.audit.fallback, str(pair.audit)
     assert pair.audit.ok, str(pair.audit)

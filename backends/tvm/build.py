@@ -92,5 +92,3 @@ def _scratch() -> str:
     folder = tempfile.mkdtemp(prefix="bridge-")
     weakref.finalize(shared, shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-

@@ -194,6 +194,11 @@ def is_float(v: Expr | str) -> bool:
     return (v if isinstance(v, str) else str(v.ty.dtype)).startswith(("float", "bfloat"))
 
 
+def power(a: Expr, b: Expr) -> Expr:
+    """a to the b of two floats. TVM's own `pow` warns on standard error of exponents that are right."""
+    return tirx.call_intrin(str(a.ty.dtype), "tirx.pow", a, b)
+
+
 def c_function(name: str, *arguments: Expr) -> Expr:
     """A function of C's mathematical library, of float32 or float64 elements, where TVM has none of its own."""
     dtype = str(arguments[0].ty.dtype)

@@ -25,7 +25,9 @@ class NotLocal(Exception):
 class Kernel:
     """Members that share row and column axes. Built by `seeded`, grown by `joined`."""
 
-    def __init__(self, rows: Sequence[Axis], cols: Sequence[Axis], full: tuple[Sequence[Index], Sequence[Index]]) -> None:
+    def __init__(
+        self, rows: Sequence[Axis], cols: Sequence[Axis], full: tuple[Sequence[Index], Sequence[Index]]
+    ) -> None:
         self.rows = tuple(rows)
         self.cols = tuple(cols)
         self.members: list[Computation] = []

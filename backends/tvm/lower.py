@@ -76,7 +76,9 @@ class _Lowering:
 
     def run(self) -> Lowered:
         nodes = self._graph.nodes
-        constants = {n: attribute(n) for n in nodes if n.op == "get_attr" and isinstance(n.meta.get("val"), torch.Tensor)}
+        constants = {
+            n: attribute(n) for n in nodes if n.op == "get_attr" and isinstance(n.meta.get("val"), torch.Tensor)
+        }
         parameters = [self._parameter(n) for n in nodes if n.op == "placeholder" or n in constants]
         with self._builder.function("main", parameters):
             with self._builder.dataflow():
@@ -88,9 +90,7 @@ class _Lowering:
             self._builder.emit_func_output(result)
         held = {n.name: value for n, value in constants.items()}
         module = self._builder.get()
-        return Lowered(
-            self._graph, module, self._names, self._owners, self._strides, self._views, self._ways, held
-        )
+        return Lowered(self._graph, module, self._names, self._owners, self._strides, self._views, self._ways, held)
 
     def _parameter(self, node: fx.Node) -> Any:
         value = node.meta["val"]

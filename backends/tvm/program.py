@@ -71,7 +71,9 @@ class _Writer:
                 self._kernel(step)
         self._close()
         text = "\n".join(["def call(args):", *_released(self._lines, self._known)]) + "\n"
-        exec(compile(text, f"<bridge {self._lowered.graph.name} {self._lowered.graph.phase.value}>", "exec"), self._scope)
+        exec(
+            compile(text, f"<bridge {self._lowered.graph.name} {self._lowered.graph.phase.value}>", "exec"), self._scope
+        )
         graph = self._lowered.graph
         return CompiledGraph(
             graph=graph,

@@ -17,9 +17,30 @@ from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Va
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Position, Scalar
 
 COMBINERS = {"Add": "sum", "Mul": "prod", "Max": "max", "Min": "min", "And": "all", "Or": "any"}
-BINARY = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod, tirx.Max, tirx.Min,
-          tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.And, tirx.Or,
-          tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor, tirx.LShift, tirx.RShift)
+BINARY = (
+    tirx.Add,
+    tirx.Sub,
+    tirx.Mul,
+    tirx.Div,
+    tirx.Mod,
+    tirx.FloorDiv,
+    tirx.FloorMod,
+    tirx.Max,
+    tirx.Min,
+    tirx.EQ,
+    tirx.NE,
+    tirx.LT,
+    tirx.LE,
+    tirx.GT,
+    tirx.GE,
+    tirx.And,
+    tirx.Or,
+    tirx.BitwiseAnd,
+    tirx.BitwiseOr,
+    tirx.BitwiseXor,
+    tirx.LShift,
+    tirx.RShift,
+)
 
 
 class NotALoop(Exception):
@@ -161,7 +182,6 @@ class Reader:
             raise ValueError(f"{expr}: a tuple stands where a tensor is wanted")
         return found
 
-
     def _number(self, array: Any, ty: Any) -> Value:
         """A 0-d constant is written into the kernels that read it."""
         value = Value(f"number_{len(self._steps)}", (), str(ty.dtype))
@@ -174,7 +194,7 @@ def computations(function: Any, values: Sequence[Value], sizes: Sequence[Index],
     """The blocks of a PrimFunc as computations over `values`, one for each buffer parameter. Raises NotALoop."""
     parameters = list(function.params)
     buffers: dict[Any, Value] = dict(zip(parameters, values, strict=False))
-    symbols: dict[Any, Index] = dict(zip(parameters[len(values):], sizes, strict=False))
+    symbols: dict[Any, Index] = dict(zip(parameters[len(values) :], sizes, strict=False))
     for buffer, value in buffers.items():
         for size, known in zip(buffer.shape, value.shape, strict=True):
             if isinstance(size, tirx.Var):
@@ -304,13 +324,14 @@ class Bodies:
     def _binary(self, expr: Any, dtype: str) -> Scalar:
         a, b = self.scalar(expr.a), self.scalar(expr.b)
         plain = isinstance(expr, tirx.Add | tirx.Sub | tirx.Mul) or (
-            isinstance(expr, tirx.FloorDiv | tirx.FloorMod) and _positive(expr.b))
+            isinstance(expr, tirx.FloorDiv | tirx.FloorMod) and _positive(expr.b)
+        )
         if plain and dtype.startswith("int") and all(isinstance(s, Position | Constant) for s in (a, b)):
             return Position(self.index(expr), dtype)
         return Operation(type(expr).__name__, (a, b), dtype)
 
     def _function(self, expr: Any, dtype: str) -> Scalar:
-        if expr.op.name == "tirx.if_then_else":
+        if expr.op.name.endswith(".if_then_else"):
             condition, then, otherwise = (self.scalar(a) for a in expr.args)
             return Guarded(condition, then, otherwise, dtype)
         arguments = []

@@ -69,7 +69,7 @@ def legalised(module: Any, names: Mapping[str, str], progress: _Progress) -> Any
     if progress.careful:
         for block in module["main"].body.blocks:
             for binding in block.bindings:
-                if isinstance(binding.value, relax.expr.Call):
+                if isinstance(binding.value, tvm.ir.Call):
                     progress.on([names.get(binding.var.name, binding.var.name)])
                     relax.transform.LegalizeOps()(_alone(binding))
     return relax.transform.LegalizeOps()(module)
@@ -84,7 +84,9 @@ def _alone(binding: Any) -> Any:
     return builder.get()
 
 
-def _step(item: Kernel | Opaque | Call, number: int, functions: dict[str, Kernelled], progress: _Progress) -> dict[str, Any]:
+def _step(
+    item: Kernel | Opaque | Call, number: int, functions: dict[str, Kernelled], progress: _Progress
+) -> dict[str, Any]:
     """One step of the program as the parent reads it; the kernel that it needs goes into `functions`."""
     if isinstance(item, Call):
         return {"call": item.name}

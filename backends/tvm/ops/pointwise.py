@@ -16,6 +16,7 @@ from bridge.backends.tvm.compat import (
     is_tensor,
     larger,
     number,
+    power,
     smaller,
     tirx,
 )
@@ -147,7 +148,7 @@ def pow(x, exponent):
         return pointwise("pow", SIMPLE_POWERS[known], x)
     if not is_float(dtype_of(x)):
         return integer_power(x, exponent)
-    return pointwise("pow", tirx.pow, x, exponent)
+    return pointwise("pow", power, x, exponent)
 
 
 @converts(aten.atan2.default, promote=Promote.INT_TO_FLOAT, symbolic=True)

@@ -18,6 +18,7 @@ from bridge.backends.tvm.compat import (
     is_true,
     larger,
     number,
+    power,
     reshaped,
     shape_of,
     size_product,
@@ -166,8 +167,8 @@ def vector_norm(x, ord, dim, keepdim, dtype):
         return total(size, dim, keepdim)
     if ord == 2:
         return R.sqrt(total(pointwise("square", lambda v: v * v, x), dim, keepdim))
-    powers = pointwise("power", lambda v: tirx.pow(v, number(ord, v)), size)
-    return pointwise("root", lambda v: tirx.pow(v, number(1 / ord, v)), total(powers, dim, keepdim))
+    powers = pointwise("power", lambda v: power(v, number(ord, v)), size)
+    return pointwise("root", lambda v: power(v, number(1 / ord, v)), total(powers, dim, keepdim))
 
 
 def total(x: Expr, dim, keepdim: bool) -> Expr:

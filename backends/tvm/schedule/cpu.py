@@ -48,6 +48,7 @@ class _Writer:
         parameters = [self._parameter(v, n) for n, v in enumerate([*self._inputs, *self._outputs])]
         self._parameters = [*parameters, *self._sizes.values()]
         self._emit = Emitter(self._code, self._flat, self._sizes, nest.rows, lanes)
+        self._emit.count(nest.scalars)
         self._top = max([r.level for r in nest.reductions], default=0)
 
     def write(self) -> tuple[Any, list[Value], list[Value], list[str]]:

@@ -103,8 +103,9 @@ def block(statements: Sequence[Any]) -> Any:
 class Emitter:
     """Writes scalars over given axes. `flat` are the buffers by value, `sizes` the symbolic sizes by name."""
 
-    def __init__(self, code: Code, flat: Mapping[Value, Any], sizes: Mapping[str, Any], rows: Sequence[Axis],
-                 lanes: Lanes) -> None:
+    def __init__(
+        self, code: Code, flat: Mapping[Value, Any], sizes: Mapping[str, Any], rows: Sequence[Axis], lanes: Lanes
+    ) -> None:
         self.code = code
         self._flat = flat
         self._sizes = sizes
@@ -115,6 +116,7 @@ class Emitter:
         self.depths: dict[Axis, int] = {}
         self.reduced: dict[Value, Any] = {}
         self._used: dict[int, frozenset[Axis]] = {}
+        self._reads: dict[int, int] = {}
         self._guard_depth = 1  # nothing is bound further out than this while the branch of a guard is written
 
     # Which axes a scalar depends on ----------------------------------------------------------------------------------
@@ -162,15 +164,38 @@ class Emitter:
             depth = self.code.depth
         else:
             needs = [*root.operands, *inside(root)]
-            for need in needs:
-                self.scalar(need)
-            depth = max(self._depth(axes), self._guard_depth, *(self.code.depth_of(id(n)) for n in needs), 1)
+            depth = max(self._depth(axes), self._guard_depth, *(self._settled(n) for n in needs), 1)
         expr = self._written(root, axes, depth)
-        if not isinstance(root, Constant | Reduced):
+        if not isinstance(root, Constant | Reduced) and (depth < self.code.depth or self._shared(root)):
             expr = self.bind(expr, depth)
+        elif not isinstance(root, Constant | Reduced):
+            return expr
         self.code.remember(id(root), expr, depth)
         self.code.kept.append(root)
         return expr
+
+    def _settled(self, node: Scalar) -> int:
+        """The scope that a scalar needs at least, after what it shares with others was bound."""
+        if self.code.recall(id(node)) is None and (isinstance(node, Guarded) or self._shared(node)):
+            self.scalar(node)
+        if self.code.recall(id(node)) is not None:
+            return self.code.depth_of(id(node))
+        needs = [self._settled(n) for n in (*node.operands, *inside(node))]
+        return max(self._depth(self.used(node)), self._guard_depth, *needs, 1)
+
+    def count(self, roots: Sequence[Scalar]) -> None:
+        """Take note of how often each scalar is read: what is read once needs no name."""
+        seen: set[int] = set()
+        for root in roots:
+            self._reads[id(root)] = self._reads.get(id(root), 0) + 1
+            for node in walk(root):
+                if id(node) not in seen:
+                    seen.add(id(node))
+                    for need in (*node.operands, *inside(node)):
+                        self._reads[id(need)] = self._reads.get(id(need), 0) + 1
+
+    def _shared(self, node: Scalar) -> bool:
+        return self._reads.get(id(node), 2) > 1 or isinstance(node, Guarded)
 
     def wide(self, expr: Any, width: int) -> Any:
         """The expression in as many lanes."""
@@ -197,11 +222,7 @@ class Emitter:
         """The expression by a name, so that it is computed once, in the scope of that depth."""
         if isinstance(expr, tirx.Var | tirx.IntImm | tirx.FloatImm):
             return expr
-        if str(expr.ty.dtype).startswith(("int", "uint")) or (str(expr.ty.dtype).startswith("bool") and lanes_of(expr) > 1):
-            return self._put_away(expr, depth)
-        variable = tirx.Var(self.code.name("t"), expr.ty)
-        self.code.add(tirx.Bind(variable, expr), depth)
-        return variable
+        return self._put_away(expr, depth)
 
     def _put_away(self, expr: Any, depth: int) -> Any:
         """A value by way of a buffer that LLVM keeps in a register.
@@ -269,10 +290,25 @@ class Emitter:
         if isinstance(atom, Size):
             return self._sizes[atom.name]
         if isinstance(atom, Quotient | Remainder):
-            operator = tirx.FloorDiv if isinstance(atom, Quotient) else tirx.FloorMod
             value, by = self._polynomial(atom.value, special), self._polynomial(atom.by, special)
-            return self._combined(operator, value, by)
+            return self._combined(floor_division if isinstance(atom, Quotient) else floor_remainder, value, by)
         return cast(self.scalar(atom.scalar), "int64")
+
+
+def floor_division(a: Any, b: Any) -> Any:
+    """floor(a / b) of integers. TVM's own is written with a branch, which lanes cannot take."""
+    if lanes_of(a) == 1:
+        return tirx.FloorDiv(a, b)
+    quotient = tirx.Div(a, b)
+    rest = a - quotient * b
+    zero, one = (tirx.Broadcast(tirx.IntImm(str(a.ty.dtype).split("x")[0], v), lanes_of(a)) for v in (0, 1))
+    away = tirx.Or(tirx.And(rest < zero, b > zero), tirx.And(rest > zero, b < zero))
+    return quotient - tirx.Select(away, one, zero)
+
+
+def floor_remainder(a: Any, b: Any) -> Any:
+    """a - b * floor(a / b) of integers."""
+    return tirx.FloorMod(a, b) if lanes_of(a) == 1 else a - floor_division(a, b) * b
 
 
 def lanes_of(expr: Any) -> int:
@@ -316,6 +352,8 @@ def operation(node: Operation, arguments: list[Any], bind: Callable[[Any], Any])
     own = written(node.name, node.dtype, arguments, bind)
     if own is not None:
         return own
+    if node.name in ("FloorDiv", "FloorMod") and node.dtype.startswith(("int", "uint")):
+        return (floor_division if node.name == "FloorDiv" else floor_remainder)(*arguments)
     if "." in node.name:
         return ir.Call(ir.Op.get(node.name), arguments, ret_ty=typed(node.dtype, width))
     return getattr(tirx, node.name)(*arguments)

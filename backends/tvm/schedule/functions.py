@@ -34,16 +34,16 @@ class Lane:
         return dtype if self.width == 1 else f"{dtype}x{self.width}"
 
     def call(self, name: str, dtype: str, *arguments: Any) -> Any:
-        return self.bind(ir.Call(ir.Op.get(f"tirx.{name}"), list(arguments), ret_ty=self.type(dtype)))
+        return ir.Call(ir.Op.get(f"tirx.{name}"), list(arguments), ret_ty=self.type(dtype))
 
     def choose(self, condition: Any, then: Any, otherwise: Any) -> Any:
-        return self.bind(tirx.Select(condition, then, otherwise))
+        return tirx.Select(condition, then, otherwise)
 
     def polynomial(self, x: Any, coefficients: Sequence[float]) -> Any:
         """Horner's rule, highest power first."""
         total = self.real(coefficients[0])
         for c in coefficients[1:]:
-            total = self.bind(total * x + self.real(c))
+            total = total * x + self.real(c)
         return total
 
     def bits(self, x: Any) -> Any:
@@ -58,7 +58,7 @@ class Lane:
         return self.from_bits(self.bitwise(tirx.LShift, exponent, self.whole(23)))
 
     def bitwise(self, operator: Any, a: Any, b: Any) -> Any:
-        return self.bind(operator(a, b))
+        return operator(a, b)
 
     def is_nan(self, x: Any) -> Any:
         return ir.Call(ir.Op.get("tirx.isnan"), [x], ret_ty=self.type("bool"))
@@ -78,15 +78,14 @@ def exp(x: Any, bind: Bind) -> Any:
     """e to the x: x = n ln 2 + r, a polynomial in r, and 2 to the n in two steps so that denormals come out."""
     lane = Lane(x, bind)
     low = lane.choose(x < lane.real(-104.0), lane.real(-104.0), x)
-    inside = lane.choose(low > lane.real(89.0), lane.real(89.0), low)
-    n = lane.call("floor", "float32", inside * lane.real(1.44269504088896341) + lane.real(0.5))
-    r = bind(bind(inside - n * lane.real(0.693359375)) - n * lane.real(-2.12194440e-4))
+    inside = bind(lane.choose(low > lane.real(89.0), lane.real(89.0), low))
+    n = bind(lane.call("floor", "float32", inside * lane.real(1.44269504088896341) + lane.real(0.5)))
+    r = bind(inside - n * lane.real(0.693359375) - n * lane.real(-2.12194440e-4))
     p = lane.polynomial(
         r, (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
     )
-    e = bind(bind(p * r * r + r) + lane.real(1.0))
-    half = lane.call("floor", "float32", n * lane.real(0.5))
-    result = bind(e * lane.power_of_two(half) * lane.power_of_two(bind(n - half)))
+    half = bind(lane.call("floor", "float32", n * lane.real(0.5)))
+    result = (p * r * r + r + lane.real(1.0)) * lane.power_of_two(half) * lane.power_of_two(n - half)
     return lane.choose(lane.is_nan(x), x, result)
 
 
@@ -94,13 +93,12 @@ def log(x: Any, bind: Bind) -> Any:
     """Natural logarithm: x = m 2**e with m between sqrt(1/2) and sqrt(2), a polynomial in m - 1."""
     lane = Lane(x, bind)
     tiny = bind(x < lane.real(1.17549435e-38))
-    scaled = lane.choose(tiny, x * lane.real(8388608.0), x)
-    bits = lane.bits(scaled)
+    bits = bind(lane.bits(lane.choose(tiny, x * lane.real(8388608.0), x)))
     raw = lane.bitwise(tirx.BitwiseAnd, lane.bitwise(tirx.RShift, bits, lane.whole(23)), lane.whole(0xFF))
-    exponent = bind(tirx.Cast(lane.type("float32"), raw - lane.whole(126)))
-    exponent = bind(exponent - lane.choose(tiny, lane.real(23.0), lane.real(0.0)))
+    exponent = tirx.Cast(lane.type("float32"), raw - lane.whole(126))
+    exponent = exponent - lane.choose(tiny, lane.real(23.0), lane.real(0.0))
     fraction = lane.bitwise(tirx.BitwiseAnd, bits, lane.whole(0x007FFFFF))
-    m = lane.from_bits(lane.bitwise(tirx.BitwiseOr, fraction, lane.whole(0x3F000000)))
+    m = bind(lane.from_bits(lane.bitwise(tirx.BitwiseOr, fraction, lane.whole(0x3F000000))))
     small = bind(m < lane.real(0.707106781186547524))
     exponent = bind(exponent - lane.choose(small, lane.real(1.0), lane.real(0.0)))
     m = bind(lane.choose(small, m + m, m) - lane.real(1.0))
@@ -110,43 +108,40 @@ def log(x: Any, bind: Bind) -> Any:
         (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
          2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
     )  # fmt: skip
-    y = bind(p * m * z + exponent * lane.real(-2.12194440e-4))
-    y = bind(m + bind(y - z * lane.real(0.5)))
-    result = bind(y + exponent * lane.real(0.693359375))
-    infinite = lane.real(float("inf"))
+    y = p * m * z + exponent * lane.real(-2.12194440e-4) - z * lane.real(0.5)
+    result = m + y + exponent * lane.real(0.693359375)
     result = lane.choose(x < lane.real(0.0), lane.real(float("nan")), result)
     result = lane.choose(tirx.EQ(x, lane.real(0.0)), lane.real(float("-inf")), result)
-    return lane.choose(tirx.Or(lane.is_nan(x), tirx.EQ(x, infinite)), x, result)
+    return lane.choose(tirx.Or(lane.is_nan(x), tirx.EQ(x, lane.real(float("inf")))), x, result)
 
 
 def tanh(x: Any, bind: Bind) -> Any:
     """Hyperbolic tangent: a polynomial below 0.625, 1 - 2 / (exp(2|x|) + 1) beyond."""
     lane = Lane(x, bind)
-    size = lane.magnitude(x)
+    size = bind(lane.magnitude(x))
     z = bind(x * x)
     p = lane.polynomial(
         z, (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
     )
-    near = bind(p * z * x + x)
-    far = bind(lane.real(1.0) - lane.real(2.0) / (exp(bind(size + size), bind) + lane.real(1.0)))
+    near = p * z * x + x
+    far = lane.real(1.0) - lane.real(2.0) / (exp(bind(size + size), bind) + lane.real(1.0))
     return lane.with_sign_of(lane.choose(size < lane.real(0.625), near, far), x)
 
 
 def sigmoid(x: Any, bind: Bind) -> Any:
     """1 / (1 + exp(-x))."""
     lane = Lane(x, bind)
-    return bind(lane.real(1.0) / (lane.real(1.0) + exp(bind(lane.real(0.0) - x), bind)))
+    return lane.real(1.0) / (lane.real(1.0) + exp(bind(lane.real(0.0) - x), bind))
 
 
 def erf(x: Any, bind: Bind) -> Any:
     """Error function: a polynomial below 1, 1 - t exp(-x² + a polynomial in t) with t = 1 / (1 + |x| / 2) beyond."""
     lane = Lane(x, bind)
-    size = lane.magnitude(x)
+    size = bind(lane.magnitude(x))
     z = bind(x * x)
-    near = bind(x * lane.polynomial(z, ERF_NEAR))
+    near = x * lane.polynomial(z, ERF_NEAR)
     t = bind(lane.real(1.0) / (lane.real(1.0) + lane.real(0.5) * size))
-    power = bind(lane.polynomial(t, ERF_FAR) - z)
-    far = bind(lane.real(1.0) - bind(t * exp(power, bind)))
+    far = lane.real(1.0) - t * exp(bind(lane.polynomial(t, ERF_FAR) - z), bind)
     result = lane.choose(size < lane.real(1.0), near, lane.with_sign_of(far, x))
     return lane.choose(lane.is_nan(x), x, result)
 
@@ -172,7 +167,7 @@ C_FUNCTIONS: Mapping[str, str] = {"tirx.erf": "erf"}
 def written(name: str, dtype: str, arguments: Sequence[Any], bind: Bind) -> Any | None:
     """A function that TVM would not write well, or None for one that it does."""
     if dtype == "float32" and name in FUNCTIONS:
-        return FUNCTIONS[name](*arguments, bind=bind)
+        return FUNCTIONS[name](*(bind(a) for a in arguments), bind=bind)
     if name in C_FUNCTIONS:
         return tirx.call_pure_extern(dtype, C_FUNCTIONS[name], *arguments)
     return None

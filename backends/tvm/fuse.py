@@ -13,6 +13,7 @@ from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
+from bridge.backends.tvm.split import split_reductions
 
 DEAR = frozenset({"Div", "FloorDiv", "FloorMod", "Mod"})
 FREE = frozenset({"Cast", "Select", "Not", "And", "Or", "EQ", "NE", "LT", "LE", "GT", "GE"})
@@ -39,11 +40,12 @@ class _Fuser:
     def __init__(self, loops: Loops, apart: frozenset[str]) -> None:
         self._loops = loops
         self._apart = apart
-        self._steps = [s for step in loops.steps for s in self._compacted(step)]
+        self._steps = [s for step in split_reductions(loops.steps) for s in self._compacted(step)]
         self._producer: dict[Value, Step] = {}
         for step in self._steps:
             for value in _outputs(step):
                 self._producer[value] = step
+        self._costs: dict[Value, tuple[int, int]] = {}
         self._required = self._needed_outside()
         self._users = self._consumers()
         self._roots = self._chosen()
@@ -56,9 +58,7 @@ class _Fuser:
                 self._append(step, _outputs(step))
             elif step.out in self._roots:
                 self._placed(step)
-        for item in self._items:
-            if isinstance(item, Kernel):
-                self._store(item)
+        self._store()
         return Plan([i for i in self._items if not isinstance(i, Kernel) or i.stored], self._loops)
 
     def _compacted(self, step: Step) -> list[Step]:
@@ -135,7 +135,9 @@ class _Fuser:
             elif isinstance(node, Load):
                 source = self._producer.get(node.value)
                 if isinstance(source, Computation) and node.value not in roots:
-                    inner = self._cost(source.body, roots)
+                    if node.value not in self._costs:
+                        self._costs[node.value] = self._cost(source.body, roots)
+                    inner = self._costs[node.value]
                     operations, loads = operations + inner[0], loads + inner[1]
                 elif node.value.numel != 1:
                     loads += 1
@@ -205,13 +207,15 @@ class _Fuser:
                     stack.append(inner)
         return found
 
-    def _store(self, kernel: Kernel) -> None:
-        """Keep in memory what is read outside of the kernel."""
-        read_elsewhere: set[Value] = set()
+    def _store(self) -> None:
+        """Keep in memory what is read outside of its kernel."""
+        read: set[Value] = set(self._required)
         for item in self._items:
-            if isinstance(item, Kernel) and item is not kernel:
-                read_elsewhere.update(item.reads())
-        kernel.stored = [m.out for m in kernel.members if m.out in self._required or m.out in read_elsewhere]
+            if isinstance(item, Kernel):
+                read.update(item.reads())
+        for item in self._items:
+            if isinstance(item, Kernel):
+                item.stored = [m.out for m in item.members if m.out in read]
 
 
 def _outputs(step: Step) -> tuple[Value, ...]:

@@ -166,9 +166,11 @@ def copy(x, src, *, out, sizes):
 
 
 def filled(sizes, value, out: torch.Tensor) -> Expr:
-    """One number everywhere."""
+    """One number everywhere. TVM's own `full` fails on infinities."""
     name = dtype_name(out.dtype)
-    return R.full(sizes, scalar(value, name), name)
+    if isinstance(value, (int, float)):
+        return compute("full", sizes, lambda index: number(value, name))
+    return R.broadcast_to(scalar(value, name), sizes)
 
 
 def counted(start, step, out: torch.Tensor, sizes) -> Expr:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from tvm import tirx
+import tvm
 
 from bridge.backends.tvm.codegen import plain_loops
 from bridge.backends.tvm.schedule.vector import width
 
 
 def scheduled_opaque(function: Any) -> Any:
-    """The function as loops, its parameters aligned to their elements only."""
-    function = plain_loops(function)
-    return function
+    """The function as loops, its buffers aligned to their elements only.
+
+    TVM takes for granted that memory begins on 64 bytes, and a view that does not would end the process. Buffers are
+    variables that cannot be exchanged from Python, so their types are changed where they are written down.
+    """
+    nodes = json.loads(tvm.ir.save_json(plain_loops(function)))
+    for node in nodes["nodes"]:
+        if node["type"] == "tirx.BufferType":
+            element = nodes["nodes"][node["data"]["dtype"]]
+            node["data"]["data_alignment"] = width(element["data"]["dtype"])
+    return tvm.ir.load_json(json.dumps(nodes)).without_attr("global_symbol")

@@ -167,7 +167,7 @@ def test_a_graph_break_is_told_with_its_reason_and_line() -> None:
 
 
 def test_many_instances_of_a_class_do_not_use_up_one_limit() -> None:
-    """By default, Dynamo gives a function up for all instances after eight; a broken graph has frames that they share."""
+    """Dynamo gives a function up for all instances after eight, and a broken graph has frames that they share."""
     x = torch.randn(3, 4)
     for model in [Broken() for _ in range(12)]:
         compiled, compilation = interpreted(model)
@@ -228,7 +228,7 @@ def test_switching_dynamo_off_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_attention_has_the_right_gradient() -> None:
     """The one op of core ATen whose decomposition silently breaks its own gradient."""
-    inputs = [torch.randn(2, 3, 8, 4, requires_grad=True) for _ in range(3)]
+    inputs: Any = [torch.randn(2, 3, 8, 4, requires_grad=True) for _ in range(3)]
     compiled, compilation = interpreted(F.scaled_dot_product_attention)
     got = torch.autograd.grad(compiled(*inputs, is_causal=True).sum(), inputs)
     expected = torch.autograd.grad(F.scaled_dot_product_attention(*inputs, is_causal=True).sum(), inputs)

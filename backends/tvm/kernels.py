@@ -219,7 +219,7 @@ def nest(shape: Sequence[Size], body: Callable[[list[Expr]], None]) -> None:
 
 
 def named(v: Expr) -> Expr:
-    """The value of an expression at this point of a loop nest, kept under a name."""
+    """The value of an integer at this point of a loop nest, kept under a name. TVM cannot name 16-bit floats."""
     return T.bind(v)
 
 

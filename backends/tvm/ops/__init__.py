@@ -14,6 +14,7 @@ from bridge.backends.tvm.ops import (
     pooling,
     reduction,
     scatter,
+    sorting,
     unary,
     view,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "pooling",
     "reduction",
     "scatter",
+    "sorting",
     "unary",
     "view",
 ]

@@ -58,7 +58,9 @@ def logical_xor(x, other):
 
 @converts(aten.logical_not.default, symbolic=True)
 def logical_not(x):
-    return pointwise("logical_not", lambda v: tirx.Not(v) if str(v.ty.dtype) == "bool" else v == number(0, v), x)
+    """Of bools by way of integers: TVM takes `not a < b` for `a >= b`, which a NaN is not."""
+    x = cast(x, "int8") if dtype_of(x) == "bool" else x
+    return pointwise("logical_not", lambda v: v == number(0, v), x)
 
 
 @converts(aten.bitwise_and.Tensor, aten.bitwise_and.Scalar, promote=Promote.DEFAULT, symbolic=True)

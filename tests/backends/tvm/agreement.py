@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
+from bridge.ir.schema import defaults
 from tests.backends.tvm.calls import Call
+
+aten = torch.ops.aten
+
+FREE_AMONG_EQUALS = (aten.sort.default, aten.topk.default, aten.kthvalue.default)
+"""Overloads that do not promise which of several equal elements they name."""
 
 RELATIVE = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 ABSOLUTE = {torch.float64: 1e-12, torch.float32: 1e-6, torch.float16: 1e-4, torch.bfloat16: 1e-3}
@@ -22,12 +28,31 @@ def disagreement(call: Call, got: list[torch.Tensor]) -> str | None:
     eager = tensors(call())
     if "empty" in str(call.op):
         got, eager = [t.zero_() for t in got], [t.zero_() for t in eager]
+    if call.op in FREE_AMONG_EQUALS:
+        eager, got = values_and_what_is_there(call, eager), values_and_what_is_there(call, got)
     precise = in_float64(call, eager)
     for i, (mine, theirs, exact) in enumerate(zip(got, eager, precise, strict=True)):
         wrong = differing(mine, theirs, exact)
         if wrong:
             return f"{call}, result {i}: {wrong}"
     return None
+
+
+def values_and_what_is_there(call: Call, results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The values, and what the positions point at: where values are equal, either position is right."""
+    values, positions = results
+    x, dim = call.args[0], dim_of(call)
+    if not x.dim():
+        return [values, values]
+    kept = values.dim() == x.dim()
+    there = x.gather(dim, positions if kept else positions.unsqueeze(dim))
+    return [values, there if kept else there.squeeze(dim)]
+
+
+def dim_of(call: Call) -> int:
+    """The dim of a call, given or not."""
+    given = dict(zip(defaults(call.op), call.args, strict=False)) | call.kwargs
+    return given.get("dim", -1)
 
 
 def in_float64(call: Call, eager: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -128,6 +128,9 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
         (randn(5, 4), tensor([0, 2, 2, 5, 2]), 6, 2, False), (randn(5, 4), tensor([0, 2, 2, 5, 2]), 6, 5, True),
     ],
     aten.max.dim: lambda: [(tensor([[1.0, float("nan"), 3.0], [2.0, 2.0, 1.0]]), 1), (integers(4, 5) > 0, 0)],
+    aten.sort.default: lambda: [
+        (tensor([3.0, float("nan"), 1.0, -0.0, 0.0, float("inf"), 1.0]), 0, down) for down in (False, True)
+    ],
     aten.argmin.default: lambda: [(tensor([[1.0, 0.5, 0.5], [2.0, float("nan"), 1.0]]), 1), (randn(3, 4),)],
     aten.max_pool2d_with_indices.default: lambda: [
         (randn(2, 3, 7, 6), [3, 2], [2, 2], [1, 1]), (torch.ones(1, 2, 5, 5), [2, 2], [1, 1]),

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
@@ -52,7 +53,7 @@ class Together:
     def _called(self, call: Call, args: Any, kwargs: Any) -> fx.Node:
         node = self._graph.call_function(call.op, args, kwargs)
         fakes = tree_map(lambda v: v.meta["val"] if isinstance(v, fx.Node) else v, (args, kwargs))
-        with self._mode:
+        with self._mode, enable_python_dispatcher():
             node.meta["val"] = call.op(*fakes[0], **fakes[1])
         return node
 

@@ -1,0 +1,216 @@
+"""Order along a dimension: sort, the largest few, and running sums, products and extremes. Written as loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from bridge.backends.tvm.compat import (
+    Expr,
+    R,
+    Size,
+    T,
+    added,
+    bound,
+    dtype_of,
+    extent,
+    is_bool,
+    is_nan,
+    reshaped,
+    shape_of,
+    times,
+    tirx,
+    wide,
+)
+from bridge.backends.tvm.kernels import loops, named, nest, store
+from bridge.backends.tvm.ops.view import piece
+from bridge.backends.tvm.table import Accumulate, converts
+from bridge.ir.shapes import positive
+
+aten = torch.ops.aten
+
+
+@converts(aten.cumsum.default, accumulate=Accumulate.RESULT, symbolic=True)
+def cumsum(x, dim, dtype):
+    return running("cumsum", x, dim, added)
+
+
+@converts(aten.cumprod.default, accumulate=Accumulate.RESULT, symbolic=True)
+def cumprod(x, dim, dtype):
+    return running("cumprod", x, dim, times)
+
+
+@converts(aten.logcumsumexp.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def logcumsumexp(x, dim):
+    def element(a, b):
+        top = tirx.Select(tirx.Or(a >= b, is_nan(a)), a, b)
+        bottom = tirx.Select(tirx.Or(a >= b, is_nan(a)), b, a)
+        same = tirx.And(a == b, tirx.isinf(a))
+        return tirx.Select(same, a, top + tirx.log1p(tirx.exp(bottom - top)))
+
+    return running("logcumsumexp", x, dim, element)
+
+
+@converts(aten.cummax.default, symbolic=True)
+def cummax(x, dim):
+    """The last of equals, and a NaN from where it stands on."""
+    return running_extreme("cummax", x, dim, lambda new, old: tirx.Or(with_order(new) >= with_order(old), is_nan(new)))
+
+
+@converts(aten.cummin.default, symbolic=True)
+def cummin(x, dim):
+    return running_extreme("cummin", x, dim, lambda new, old: tirx.Or(with_order(new) <= with_order(old), is_nan(new)))
+
+
+@converts(aten.sort.default, symbolic=True)
+def sort(x, dim, descending):
+    return sorted_along(x, dim, descending)
+
+
+@converts(aten.sort.stable, symbolic=True)
+def sort_stable(x, stable, dim, descending):
+    """Stable whether it is asked for or not."""
+    return sorted_along(x, dim, descending)
+
+
+@converts(aten.topk.default, symbolic=True)
+def topk(x, k, dim, largest, sorted):
+    """In order whether it is asked for or not."""
+    values, positions = sorted_along(x, dim, largest)
+    return first(values, dim, k), first(positions, dim, k)
+
+
+@converts(aten.kthvalue.default, symbolic=True)
+def kthvalue(x, k, dim, keepdim, *, sizes):
+    values, positions = sorted_along(x, dim, False)
+    return at_rank(values, dim, k - 1, sizes[0]), at_rank(positions, dim, k - 1, sizes[1])
+
+
+def running(name: str, x: Expr, dim: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+    """Each element combined with all before it."""
+    shape = shape_of(x)
+    if not shape:
+        return bound(x)
+    dim = positive(dim, len(shape))
+
+    def body(out, v):
+        def at(place):
+            with T.serial(0, extent(shape[dim])) as i:
+                here, before = inserted(place, dim, i), inserted(place, dim, tirx.max(i - 1, extent(0)))
+                new = v[tuple(here)]
+                store(out, here, tirx.Select(i > 0, combine(out[tuple(before)], new), new))
+
+        nest(without(shape, dim), at)
+
+    return loops(name, [(shape, dtype_of(x))], body, x)[0]
+
+
+def running_extreme(name: str, x: Expr, dim: int, wins: Callable[[Expr, Expr], Expr]) -> tuple[Expr, Expr]:
+    """The extreme so far, and where it stands."""
+    shape = shape_of(x)
+    if not shape:
+        return bound(x), R.zeros([], "int64")
+    dim = positive(dim, len(shape))
+
+    def body(values, positions, v):
+        def at(place):
+            with T.serial(0, extent(shape[dim])) as i:
+                here, before = inserted(place, dim, i), inserted(place, dim, tirx.max(i - 1, extent(0)))
+                new = v[tuple(here)]
+                old = tirx.if_then_else(i > 0, values[tuple(before)], new)
+                taken = tirx.Or(i.equal(extent(0)), wins(new, old))
+                store(positions, here, tirx.if_then_else(taken, i, positions[tuple(before)]))
+                store(values, here, tirx.Select(taken, new, old))
+
+        nest(without(shape, dim), at)
+
+    made = loops(name, [(shape, dtype_of(x)), (shape, "int64")], body, x)
+    return made[0], made[1]
+
+
+def sorted_along(x: Expr, dim: int, descending: bool) -> tuple[Expr, Expr]:
+    """Values and positions in order; a NaN is larger than every number, and equals keep their order.
+
+    Runs of 1, 2, 4, … are merged into as much room again, and copied back.
+    """
+    shape, name = shape_of(x), dtype_of(x)
+    if not shape:
+        return bound(x), R.zeros([], "int64")
+    dim = positive(dim, len(shape))
+    length = extent(shape[dim])
+
+    def body(values, positions, more_values, more_positions, heads, v):
+        def at(place):
+            def place_of(i):
+                return inserted(place, dim, i)
+
+            with T.serial(0, length) as i:
+                store(values, place_of(i), v[tuple(place_of(i))])
+                store(positions, place_of(i), i)
+            with T.serial(0, levels(shape[dim])) as level:
+                width = named(tirx.shift_left(extent(1), level))
+                with T.serial(0, runs(width, length)) as run:
+                    begin = named(run * 2 * width)
+                    merge(begin, tirx.min(begin + width, length), tirx.min(begin + 2 * width, length), place_of)
+                with T.serial(0, length) as i:
+                    store(values, place_of(i), more_values[tuple(place_of(i))])
+                    store(positions, place_of(i), more_positions[tuple(place_of(i))])
+
+        def merge(begin, middle, end, place_of):
+            store(heads, [0], begin)
+            store(heads, [1], middle)
+            with T.serial(0, end - begin) as k:
+                left, right = named(heads[0]), named(heads[1])
+                a = values[tuple(place_of(tirx.min(left, length - 1)))]
+                b = values[tuple(place_of(tirx.min(right, length - 1)))]
+                of_left = named(tirx.And(left < middle, tirx.Or(right >= end, may_lead(a, b, descending))))
+                source = place_of(tirx.Select(of_left, left, tirx.min(right, length - 1)))
+                store(more_values, place_of(begin + k), tirx.Select(of_left, a, b))
+                store(more_positions, place_of(begin + k), positions[tuple(source)])
+                store(heads, [0], tirx.Select(of_left, left + 1, left))
+                store(heads, [1], tirx.Select(of_left, right, right + 1))
+
+        nest(without(shape, dim), at)
+
+    results = [(shape, name), (shape, "int64"), (shape, name), (shape, "int64"), ([2], "int64")]
+    made = loops("sort", results, body, x)
+    return made[0], made[1]
+
+
+def may_lead(a: Expr, b: Expr, descending: bool) -> Expr:
+    """a may stand in front of b. Said without a negation: TVM takes `not a < b` for `a >= b`, which a NaN is not."""
+    a, b = with_order(a), with_order(b)
+    return tirx.Or(a >= b, is_nan(a)) if descending else tirx.Or(a <= b, is_nan(b))
+
+
+def with_order(v: Expr) -> Expr:
+    """False and True as 0 and 1, 16-bit floats as float32: in loops TVM compares their bits."""
+    return v.astype("int8") if is_bool(v) else wide(v)
+
+
+def levels(length: Size) -> Expr:
+    """How often runs have to be doubled."""
+    return extent((length - 1).bit_length() if isinstance(length, int) and length else 62)
+
+
+def runs(width: Expr, length: Expr) -> Expr:
+    """How many pairs of runs there are; none where one run holds everything."""
+    pairs = tirx.floordiv(length + 2 * width - 1, 2 * width)
+    return tirx.Select(width < length, pairs, extent(0))
+
+
+def first(x: Expr, dim: int, count: Size) -> Expr:
+    return piece(x, positive(dim, len(shape_of(x))), 0, count) if shape_of(x) else x
+
+
+def at_rank(x: Expr, dim: int, rank: Size, shape: Sequence[Size]) -> Expr:
+    return reshaped(piece(x, positive(dim, len(shape_of(x))), rank, 1), shape) if shape_of(x) else x
+
+
+def without(shape: Sequence[Size], dim: int) -> list[Size]:
+    return [n for d, n in enumerate(shape) if d != dim]
+
+
+def inserted(place: Sequence[Expr], dim: int, i: Expr) -> list[Expr]:
+    return [*place[:dim], i, *place[dim:]]

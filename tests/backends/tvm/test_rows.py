@@ -1,0 +1,67 @@
+"""Every row against eager: through the bridge's own kernels, and with symbolic sizes where the row says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch._ops import OpOverload
+
+from bridge.backends.tvm.refuse import refusal
+from bridge.backends.tvm.table import table
+from bridge.ir.shapes import symbols_of
+from tests.backends.tvm.agreement import disagreement
+from tests.backends.tvm.calls import Call, calls_of
+from tests.backends.tvm.together import Together
+from tests.backends.tvm.variants import NO_SPECIAL_VALUES, layouts, special, variants
+
+ROWS = table()
+SYMBOLIC = [op for op, row in ROWS.items() if row.symbolic]
+
+
+def taken(calls: Sequence[Call], symbolic: bool = False) -> list[Call]:
+    """The calls that the row takes."""
+    return [c for c in calls if refusal(Together([c], symbolic).nodes[0]) is None]
+
+
+def compare(calls: Sequence[Call], results: Sequence[list[torch.Tensor]]) -> None:
+    wrong = [d for call, got in zip(calls, results, strict=True) if (d := disagreement(call, got))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("op", ROWS, ids=str)
+def test_row(op: OpOverload) -> None:
+    """A few of torch's samples, and one of them with special values and without elements."""
+    calls = taken(calls_of(op)[:4])
+    assert calls, f"no sample of {op} is taken"
+    calls += taken(variants(ROWS[op], calls[0]))
+    compare(calls, Together(calls).as_a_program())
+
+
+@pytest.mark.parametrize("op", SYMBOLIC, ids=str)
+def test_row_with_symbolic_sizes(op: OpOverload) -> None:
+    calls = [c for c in calls_of(op) if symbols_of(Together([c], symbolic=True).nodes[0])][:2]
+    if not calls:
+        pytest.skip("sizes of this op come from its arguments: see test_sizes")
+    compare(calls, Together(calls, symbolic=True).as_a_program())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", ROWS, ids=str)
+def test_row_on_the_machine(op: OpOverload) -> None:
+    """All samples, on TVM's virtual machine without the bridge's own kernels."""
+    calls = taken(calls_of(op))
+    compare(calls, Together(calls).on_the_machine())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", ROWS, ids=str)
+def test_row_in_every_layout(op: OpOverload) -> None:
+    """With an offset, strided and expanded; more samples, special values in each."""
+    calls = taken(calls_of(op))
+    more = [v for c in calls[:3] for v in layouts(c)]
+    if op not in NO_SPECIAL_VALUES:
+        more += [c.mapped(special) for c in calls]
+    more = taken(more)
+    compare(more, Together(more).as_a_program())

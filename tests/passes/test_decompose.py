@@ -1,0 +1,36 @@
+"""The table of decompositions, and what has to be kept out of it."""
+
+from __future__ import annotations
+
+import torch
+
+from bridge.passes.decompose import KEPT_WHOLE, decompositions
+from bridge.passes.split import SPLITS, split_by
+
+aten = torch.ops.aten
+
+
+def test_composites_are_decomposed_and_what_is_kept_whole_is_not() -> None:
+    table = decompositions()
+    assert aten.mse_loss.default in table
+    assert aten.threshold_backward.default in table
+    assert aten.mm.default not in table
+    assert not set(KEPT_WHOLE) & set(table)
+
+
+def test_the_trap_is_kept_out() -> None:
+    assert aten._scaled_dot_product_flash_attention_for_cpu.default in KEPT_WHOLE
+
+
+def test_the_table_is_made_once() -> None:
+    assert decompositions() is decompositions()
+
+
+def test_random_ops_are_not_decomposed_into_others() -> None:
+    """Inductor's table writes dropout with `rand`: another stream than eager's."""
+    assert aten.native_dropout.default not in decompositions()
+
+
+def test_splits_have_names() -> None:
+    assert split_by("min_cut") is not split_by("default")
+    assert set(SPLITS) == {"min_cut", "default"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from bridge.backends.tvm.compat import (
     shape_of,
     torch_dtype,
 )
-from bridge.backends.tvm.kernels import cast, scalar
+from bridge.backends.tvm.kernels import cast, pointwise, scalar
 from bridge.backends.tvm.table import Accumulate, Conversion, table
 from bridge.errors import BridgeError
 from bridge.ir.schema import call_arguments, numeric
@@ -58,7 +58,15 @@ def convert(node: fx.Node, value_of: Callable[[fx.Node], Any], size_of: SizeOf) 
     about = {"out": lambda: val, "sizes": lambda: sizes_of(val, size_of)}
     named = {"x" if name == "self" else name: value for name, value in arguments.items()}
     made = row.fn(**named, **{name: about[name]() for name in row.about})
+    if isinstance(made, tuple):
+        made = tuple(fresh(result, named.values()) for result in made)
     return settled(row, made, val, size_of)
+
+
+def fresh(made: Expr | None, arguments: Iterable[Any]) -> Expr | None:
+    """One of several results; a copy where the row gives an argument as it is."""
+    given = made is not None and any(made is a for a in arguments)
+    return pointwise("copy", lambda v: v, made) if given else made
 
 
 def resolved(value: Any, value_of: Callable[[fx.Node], Any], size_of: SizeOf) -> Any:

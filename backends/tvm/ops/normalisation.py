@@ -43,7 +43,7 @@ def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, we
     if want_w:
         dw = reduced("dweight", "sum", times_normalised, [grad_out, input, mean, rstd], outer, False)
     if want_b:
-        db = total(grad_out, outer, False) if outer else grad_out
+        db = reduced("dbias", "sum", lambda g: g, grad_out, outer, False)
     return dx, dw, db
 
 

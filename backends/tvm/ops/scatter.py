@@ -30,12 +30,12 @@ from bridge.ir.shapes import positive
 aten = torch.ops.aten
 
 
-@converts(aten.scatter.src, symbolic=True)
+@converts(aten.scatter.src, accumulate=Accumulate.OPMATH, symbolic=True)
 def scatter(x, dim, index, src):
     return written(x, dim, index, src, lambda old, new: new)
 
 
-@converts(aten.scatter.value, symbolic=True)
+@converts(aten.scatter.value, accumulate=Accumulate.OPMATH, symbolic=True)
 def scatter_value(x, dim, index, value):
     return written(x, dim, index, scalar(value, dtype_of(x)), lambda old, new: new)
 
@@ -65,12 +65,18 @@ def index_add(x, dim, index, source, alpha):
     return written_along(x, dim, index, source, added)
 
 
-@converts(aten.index_copy.default, symbolic=True)
+@converts(aten.index_copy.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def index_copy(x, dim, index, source):
     return written_along(x, dim, index, source, lambda old, new: new)
 
 
-@converts(aten.index_put.default, aten._unsafe_index_put.default, refuses=no_masks, symbolic=True)
+@converts(
+    aten.index_put.default,
+    aten._unsafe_index_put.default,
+    accumulate=Accumulate.OPMATH,
+    refuses=no_masks,
+    symbolic=True,
+)
 def index_put(x, indices, values, accumulate):
     plan = Indexing(x, indices)
     given = [i for i in indices if i is not None]

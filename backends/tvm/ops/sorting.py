@@ -1,4 +1,7 @@
-"""Order along a dimension: sort, the largest few, and running sums, products and extremes. Written as loops."""
+"""Order along a dimension: sort, the largest few, and running sums, products and extremes. Written as loops.
+
+16-bit floats are sorted as float32: in loops TVM compares their bits.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,6 @@ from bridge.backends.tvm.compat import (
     shape_of,
     times,
     tirx,
-    wide,
 )
 from bridge.backends.tvm.kernels import loops, named, nest, store
 from bridge.backends.tvm.ops.view import piece
@@ -52,36 +54,36 @@ def logcumsumexp(x, dim):
     return running("logcumsumexp", x, dim, element)
 
 
-@converts(aten.cummax.default, symbolic=True)
+@converts(aten.cummax.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def cummax(x, dim):
     """The last of equals, and a NaN from where it stands on."""
     return running_extreme("cummax", x, dim, lambda new, old: tirx.Or(with_order(new) >= with_order(old), is_nan(new)))
 
 
-@converts(aten.cummin.default, symbolic=True)
+@converts(aten.cummin.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def cummin(x, dim):
     return running_extreme("cummin", x, dim, lambda new, old: tirx.Or(with_order(new) <= with_order(old), is_nan(new)))
 
 
-@converts(aten.sort.default, symbolic=True)
+@converts(aten.sort.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def sort(x, dim, descending):
     return sorted_along(x, dim, descending)
 
 
-@converts(aten.sort.stable, symbolic=True)
+@converts(aten.sort.stable, accumulate=Accumulate.OPMATH, symbolic=True)
 def sort_stable(x, stable, dim, descending):
     """Stable whether it is asked for or not."""
     return sorted_along(x, dim, descending)
 
 
-@converts(aten.topk.default, symbolic=True)
+@converts(aten.topk.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def topk(x, k, dim, largest, sorted):
     """In order whether it is asked for or not."""
     values, positions = sorted_along(x, dim, largest)
     return first(values, dim, k), first(positions, dim, k)
 
 
-@converts(aten.kthvalue.default, symbolic=True)
+@converts(aten.kthvalue.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def kthvalue(x, k, dim, keepdim, *, sizes):
     values, positions = sorted_along(x, dim, False)
     return at_rank(values, dim, k - 1, sizes[0]), at_rank(positions, dim, k - 1, sizes[1])
@@ -185,8 +187,8 @@ def may_lead(a: Expr, b: Expr, descending: bool) -> Expr:
 
 
 def with_order(v: Expr) -> Expr:
-    """False and True as 0 and 1, 16-bit floats as float32: in loops TVM compares their bits."""
-    return v.astype("int8") if is_bool(v) else wide(v)
+    """False and True as 0 and 1."""
+    return v.astype("int8") if is_bool(v) else v
 
 
 def levels(length: Size) -> Expr:

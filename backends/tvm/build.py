@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 import tvm
 from tvm.target import codegen
@@ -46,7 +47,10 @@ class Built:
 
 
 def build(lowered: Lowered, options: Options, apart: Collection[str], careful: bool = False) -> Built:
-    """Build a program. Nodes in `apart` get a kernel each; `careful` finds out what a failure is due to. Raises BuildFailed."""
+    """Build a program. Nodes in `apart` get a kernel each; `careful` finds out what a failure is due to.
+
+    Raises BuildFailed.
+    """
     folder = Path(tempfile.mkdtemp(dir=_scratch()))
     module = folder / "module.json"
     module.write_text(tvm.ir.save_json(lowered.module))
@@ -81,8 +85,6 @@ def tvm_target(target: str | Mapping[str, Any]) -> Any:
 
 
 def _loaded(path: str) -> torch.Tensor:
-    import numpy
-
     return torch.from_numpy(numpy.load(path))
 
 

@@ -32,7 +32,7 @@ class Plan:
 
 
 def fuse(loops: Loops, apart: frozenset[str] = frozenset()) -> Plan:
-    """Group the program's computations. Those of a node in `apart` get a kernel each, for a kernel that did not build."""
+    """Group the program's computations. Those of a node in `apart` get a kernel each, after one did not build."""
     return _Fuser(loops, apart).plan()
 
 
@@ -114,7 +114,8 @@ class _Fuser:
                 continue
             value = step.out
             users = self._users.get(value, [])
-            if value in self._required or (step.reduced and users):
+            apart = users and not _moves(step) and self._apart.intersection(step.nodes)
+            if value in self._required or (step.reduced and users) or apart:
                 roots.add(value)
             elif users and not _moves(step):
                 operations, loads = self._cost(step.body, roots)

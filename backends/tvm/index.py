@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Data:
     scalar: Any
 
 
-Atom = Union[Axis, Size, Quotient, Remainder, Data]
+Atom = Axis | Size | Quotient | Remainder | Data
 Monomial = tuple[Atom, ...]
 
 

@@ -37,8 +37,9 @@ class NodeFailed(Exception):
 class Lowered:
     """A graph in Relax, and what Relax has no words for.
 
-    names: variable → node. owners: variable → the node whose row made it. strides: node → strides as text over the symbolic sizes. views: node → the node that it is a
-    torch view of. ways: how each computing node runs. constants: `get_attr` node → its tensor, parameters of `main` too.
+    names: variable → node. owners: variable → the node whose row made it. strides: node → strides as text over the
+    symbolic sizes. views: node → the node that it is a torch view of. ways: how each computing node runs.
+    constants: `get_attr` node → its tensor; those are parameters of `main` too.
     """
 
     graph: Graph

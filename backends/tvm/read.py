@@ -14,7 +14,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 
 from bridge.backends.tvm.index import Axis, Data, Index, Size
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
-from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Position, Scalar
+from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Position, Rewriter, Scalar
 
 COMBINERS = {"Add": "sum", "Mul": "prod", "Max": "max", "Min": "min", "And": "all", "Or": "any"}
 BINARY = (
@@ -262,8 +262,6 @@ def _block(block: Any, outer: Bodies) -> Computation:
 
 
 def _unit(body: Scalar, unit: Mapping[Axis, Index]) -> Scalar:
-    from bridge.backends.tvm.scalar import Rewriter
-
     return Rewriter(unit)(body) if unit else body
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from bridge.backends.tvm.index import Axis, Data, Index
 
@@ -134,7 +134,7 @@ class Guarded(_Node):
         return self.condition, self.then, self.otherwise
 
 
-Scalar = Union[Constant, Position, Load, Reduced, Operation, Guarded]
+Scalar = Constant | Position | Load | Reduced | Operation | Guarded
 
 
 def walk(root: Scalar) -> Iterator[Scalar]:

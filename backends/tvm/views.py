@@ -1,4 +1,4 @@
-"""Nodes that are torch views: the program runs them as such, at no cost, where something outside a kernel reads them."""
+"""Nodes that are torch views: the program runs them as such where something outside of a kernel reads them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
     progress = _Progress(folder / "progress", request["careful"])
     module = tvm.ir.load_json(Path(request["module"]).read_text())
     loops = Reader(
-        legalised(module, request["names"], progress),
+        legalised(module, request["owners"], progress),
         request["names"],
         request["owners"],
         {name: [_index(s) for s in strides] for name, strides in request["strides"].items() if strides},
@@ -64,14 +64,18 @@ class _Progress:
             self._path.write_text("\n".join(nodes))
 
 
-def legalised(module: Any, names: Mapping[str, str], progress: _Progress) -> Any:
+def legalised(module: Any, owners: Mapping[str, str], progress: _Progress) -> Any:
     """Every Relax op as loops. Carefully: one binding at a time before the whole."""
     if progress.careful:
-        for block in module["main"].body.blocks:
-            for binding in block.bindings:
-                if isinstance(binding.value, tvm.ir.Call):
-                    progress.on([names.get(binding.var.name, binding.var.name)])
-                    relax.transform.LegalizeOps()(_alone(binding))
+        bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
+        owner, owned = "", []
+        for binding in reversed(bindings):
+            owner = owners.get(binding.var.name, owner)
+            owned.append((owner, binding))
+        for owner, binding in reversed(owned):
+            if isinstance(binding.value, tvm.ir.Call):
+                progress.on([owner])
+                relax.transform.LegalizeOps()(_alone(binding))
     return relax.transform.LegalizeOps()(module)
 
 

@@ -10,7 +10,7 @@ from bridge.backends.tvm.schedule.nest import Nest
 
 
 def laid_out(nest: Nest) -> Nest:
-    """The nest with its axes split where indices divide them, in the order of memory, and merged where that is one walk."""
+    """The nest with its axes split where indices divide them, put in the order of memory and merged into long walks."""
     for _ in range(4):
         divisors = _divisors(nest)
         if not divisors:

@@ -12,9 +12,10 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from bridge.backends.tvm.index import Axis, Index, compact_strides
+from bridge.backends.tvm.index import Axis, Index, Size, compact_strides
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Value
+from bridge.backends.tvm.scalar import Load, Position, walk
 from bridge.backends.tvm.schedule.axes import laid_out
 from bridge.backends.tvm.schedule.emit import Code, Emitter, constant, int64, lanes_of, span, typed
 from bridge.backends.tvm.schedule.nest import Nest, Reduction, nest_of
@@ -30,7 +31,7 @@ NEUTRAL: Mapping[str, float] = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "
 
 
 def scheduled(kernel: Kernel, name: str) -> tuple[Any, list[Value], list[Value], list[str]]:
-    """The kernel as a PrimFunc, with the values it reads, those it writes and the symbolic sizes, in parameter order."""
+    """The kernel as a PrimFunc, and its parameters: the values it reads, those it writes, the symbolic sizes."""
     nest, lanes = vectorised(laid_out(nest_of(kernel)))
     return _Writer(nest, lanes, kernel.stored, name).write()
 
@@ -86,10 +87,10 @@ class _Writer:
         if not axes:
             self._row()
             return
-        if parallel and len(axes) > 1 and axes[0].extent.constant is not None and axes[0].extent.constant < 8:
-            if axes[1] is not self._lanes.axis:
-                self._fused_rows(axes)
-                return
+        short = axes[0].extent.constant is not None and axes[0].extent.constant < 8
+        if parallel and short and len(axes) > 1 and axes[1] is not self._lanes.axis:
+            self._fused_rows(axes)
+            return
         with_lanes = axes[0] is self._lanes.axis and self._lanes.count > 1
         for _ in self._over(axes[0], with_lanes, parallel):
             self._rows(axes[1:], False)
@@ -180,9 +181,9 @@ class _Writer:
         trips = axis.extent // count
         before = self._emit.width
         if trips.constant is None or trips.constant > BLOCK:
-            with self._code.loop(self._extent(trips // BLOCK)) as outer, blocked.partial():
-                with self._code.loop(int64(BLOCK)) as inner:
-                    self._step(axis, (outer * int64(BLOCK) + inner) * int64(count), count, body)
+            loop = self._code.loop
+            with loop(self._extent(trips // BLOCK)) as outer, blocked.partial(), loop(int64(BLOCK)) as inner:
+                self._step(axis, (outer * int64(BLOCK) + inner) * int64(count), count, body)
             self._emit.width = before
             rest = trips % BLOCK
             start = trips - rest
@@ -224,24 +225,24 @@ class _Sum:
 
     def clear(self) -> None:
         neutral = neutral_of(self.reduction)
-        for buffer, width in self._each():
-            self._put(buffer, width, self._emit.wide(neutral, width))
+        for buffer, lanes in self._each():
+            self._put(buffer, lanes, self._emit.wide(neutral, lanes))
 
     def _each(self) -> list[tuple[Any, int]]:
         return [(self.single[-1], self._rows), *((w, self._lanes) for w in self.wide[-1:])]
 
-    def _put(self, buffer: Any, width: int, expr: Any) -> None:
-        self._code.add(tirx.BufferStore(buffer, expr, [span(int64(0), width)]))
+    def _put(self, buffer: Any, lanes: int, expr: Any) -> None:
+        self._code.add(tirx.BufferStore(buffer, expr, [span(int64(0), lanes)]))
 
-    def _get(self, buffer: Any, width: int) -> Any:
-        return tirx.BufferLoad(buffer, [span(int64(0), width)])
+    def _get(self, buffer: Any, lanes: int) -> Any:
+        return tirx.BufferLoad(buffer, [span(int64(0), lanes)])
 
     def add(self) -> None:
         """Take in the body at the element that the loops are at."""
         body = self._emit.scalar(self.reduction.body)
         in_lanes = self._lanes > 1 and self._emit.width > 1
-        buffer, width = (self.wide[-1], self._lanes) if in_lanes else (self.single[-1], self._rows)
-        self._put(buffer, width, self._combined(self._get(buffer, width), self._emit.wide(body, width)))
+        buffer, lanes = (self.wide[-1], self._lanes) if in_lanes else (self.single[-1], self._rows)
+        self._put(buffer, lanes, self._combined(self._get(buffer, lanes), self._emit.wide(body, lanes)))
 
     def open(self) -> None:
         """Start partial accumulators."""
@@ -252,9 +253,9 @@ class _Sum:
 
     def close(self) -> None:
         """Add the partial accumulators to the whole."""
-        for (buffer, width), kind in zip(self._each(), (self.single, self.wide), strict=False):
+        for (buffer, lanes), kind in zip(self._each(), (self.single, self.wide), strict=False):
             outer = kind[-2]
-            self._put(outer, width, self._combined(self._get(outer, width), self._get(buffer, width)))
+            self._put(outer, lanes, self._combined(self._get(outer, lanes), self._get(buffer, lanes)))
         self.single.pop()
         if self.wide:
             self.wide.pop()
@@ -339,8 +340,6 @@ class _Extents:
 
 
 def _inputs(nest: Nest) -> list[Value]:
-    from bridge.backends.tvm.scalar import Load, walk
-
     found: dict[Value, None] = {}
     for root in nest.scalars:
         for node in walk(root):
@@ -351,9 +350,6 @@ def _inputs(nest: Nest) -> list[Value]:
 
 def _sizes(nest: Nest, values: Sequence[Value]) -> list[str]:
     """The names of the symbolic sizes that the kernel has to be told."""
-    from bridge.backends.tvm.index import Size
-    from bridge.backends.tvm.scalar import Load, Position, walk
-
     indices = [s for v in values for s in (*v.shape, *v.strides, *compact_strides(v.shape))]
     indices += [a.extent for a in (*nest.rows, *nest.cols)]
     indices += nest.offsets()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bridge.backends.tvm.index import Axis, Index, Size, below, compact_strides, ravel, unravel
 
-I, J = Axis("i", Index.of(6)), Axis("j", Index.of(8))
+ROW, COLUMN = Axis("i", Index.of(6)), Axis("j", Index.of(8))
 N = Index.of(Size("n"))
 
 
@@ -19,7 +19,7 @@ def value(index: Index, at: dict[Axis, int]) -> int:
 
 
 expressions = st.recursive(
-    st.one_of(st.integers(-9, 9).map(Index.of), st.sampled_from([Index.of(I), Index.of(J)])),
+    st.one_of(st.integers(-9, 9).map(Index.of), st.sampled_from([Index.of(ROW), Index.of(COLUMN)])),
     lambda inner: st.one_of(
         st.tuples(inner, inner).map(lambda p: p[0] + p[1]),
         st.tuples(inner, inner).map(lambda p: p[0] - p[1]),
@@ -31,7 +31,7 @@ expressions = st.recursive(
 
 @given(expressions, st.integers(1, 12), st.integers(0, 5), st.integers(0, 7))
 def test_division_rounds_down(expr: Index, by: int, i: int, j: int) -> None:
-    at = {I: i, J: j}
+    at = {ROW: i, COLUMN: j}
     assert value(expr // by, at) == value(expr, at) // by
     assert value(expr % by, at) == value(expr, at) % by
     assert value((expr // by) * by + expr % by, at) == value(expr, at)
@@ -39,7 +39,7 @@ def test_division_rounds_down(expr: Index, by: int, i: int, j: int) -> None:
 
 @given(expressions, st.integers(2, 5), st.integers(2, 5), st.integers(0, 5), st.integers(0, 7))
 def test_nested_division(expr: Index, a: int, b: int, i: int, j: int) -> None:
-    at = {I: i, J: j}
+    at = {ROW: i, COLUMN: j}
     assert value(expr // a // b, at) == value(expr, at) // a // b
     assert value(expr % (a * b) // b, at) == value(expr, at) % (a * b) // b
     assert value(expr % (a * b) % b, at) == value(expr, at) % (a * b) % b
@@ -58,17 +58,17 @@ def test_unravel_inverts_ravel(sizes: list[int], data: st.DataObject) -> None:
 
 
 def test_a_reshape_there_and_back_is_nothing() -> None:
-    flat = Index.of(I) * 8 + Index.of(J)
-    assert (flat // 8, flat % 8) == (Index.of(I), Index.of(J))
+    flat = Index.of(ROW) * 8 + Index.of(COLUMN)
+    assert (flat // 8, flat % 8) == (Index.of(ROW), Index.of(COLUMN))
     assert (flat // 4) * 4 + flat % 4 == flat
-    assert flat // 2 // 4 == Index.of(I)
+    assert flat // 2 // 4 == Index.of(ROW)
 
 
 def test_symbolic_sizes_divide_out() -> None:
     row = Axis("r", N)
     flat = Index.of(row) * 4 + Index.of(Axis("c", Index.of(4)))
     assert below(flat, N * 4)
-    assert (flat // 4, (flat + N * 4 * Index.of(I)) % (N * 4)) == (Index.of(row), flat)
+    assert (flat // 4, (flat + N * 4 * Index.of(ROW)) % (N * 4)) == (Index.of(row), flat)
     assert (N * N * 6) // (N * 2) == N * 3
     assert not below(Index.of(row), Index.of(4))
 

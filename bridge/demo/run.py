@@ -72,6 +72,11 @@ def run_task(task: Task, target: str, progress: Progress) -> list[Record]:
         steps = INDUCTOR_STEPS if name == INDUCTOR else task.steps
         with _bar(progress, f"{task.name}: train with {name}", steps) as advance:
             training = train(task, model, advance, steps)
+        losses = training.losses
+        progress.console.print(
+            f"{task.name}: {name}: first call {training.first_call:.1f} s, "
+            f"loss {losses[0]:.3f} → {losses[-1]:.3f} in {len(losses)} steps"
+        )
         records.append(Measure("first call", (training.first_call,), "s", name, task.name))
         if name != INDUCTOR:
             records.append(Measure("loss", training.losses, "", name, task.name))

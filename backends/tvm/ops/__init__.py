@@ -15,6 +15,7 @@ from bridge.backends.tvm.ops import (
     reduction,
     scatter,
     sorting,
+    special,
     unary,
     view,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "reduction",
     "scatter",
     "sorting",
+    "special",
     "unary",
     "view",
 ]

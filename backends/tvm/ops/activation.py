@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from bridge.backends.tvm.compat import Expr, number, shape_of, tirx
+from bridge.backends.tvm.compat import Expr, c_function, number, shape_of, tirx
 from bridge.backends.tvm.kernels import pointwise, reduced
 from bridge.backends.tvm.ops.reduction import extreme, total
 from bridge.backends.tvm.ops.unary import exp_minus_one
@@ -142,7 +142,7 @@ def softplus(x, beta, threshold):
 
     def element(v):
         z = v * number(beta, v)
-        return tirx.Select(z > number(threshold, v), v, tirx.log1p(tirx.exp(z)) / number(beta, v))
+        return tirx.Select(z > number(threshold, v), v, c_function("log1p", tirx.exp(z)) / number(beta, v))
 
     return pointwise("softplus", element, x)
 

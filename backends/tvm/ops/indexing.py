@@ -70,8 +70,12 @@ def take(x, index):
 
 
 def no_masks(indices):
-    if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
+    if any(is_mask(i) for i in indices):
         return "an index that is a mask"
+
+
+def is_mask(index) -> bool:
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
 
 
 @converts(aten.index.Tensor, aten._unsafe_index.Tensor, refuses=no_masks, symbolic=True)

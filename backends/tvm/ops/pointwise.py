@@ -153,12 +153,12 @@ def pow(x, exponent):
 
 @converts(aten.atan2.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
 def atan2(x, other):
-    return pointwise("atan2", tirx.atan2, x, other)
+    return pointwise("atan2", lambda a, b: c_function("atan2", a, b), x, other)
 
 
 @converts(aten.hypot.default, promote=Promote.DEFAULT, symbolic=True)
 def hypot(x, other):
-    return pointwise("hypot", tirx.hypot, x, other)
+    return pointwise("hypot", lambda a, b: c_function("hypot", a, b), x, other)
 
 
 @converts(aten.copysign.Tensor, aten.copysign.Scalar, promote=Promote.INT_TO_FLOAT, symbolic=True)
@@ -174,7 +174,7 @@ def logaddexp(x, other):
         top = larger(a, b)
         bottom = smaller(a, b)
         same = tirx.And(a == b, tirx.isinf(a))
-        return tirx.Select(same, a, top + tirx.log1p(tirx.exp(bottom - top)))
+        return tirx.Select(same, a, top + c_function("log1p", tirx.exp(bottom - top)))
 
     return pointwise("logaddexp", element, x, other)
 

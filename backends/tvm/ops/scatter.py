@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -13,6 +14,7 @@ from bridge.backends.tvm.compat import (
     added,
     const,
     dtype_of,
+    is_float,
     larger,
     number,
     reshaped,
@@ -20,9 +22,10 @@ from bridge.backends.tvm.compat import (
     smaller,
     times,
     tirx,
+    torch_dtype,
 )
-from bridge.backends.tvm.kernels import broadcast_index, cast, loops, named, nest, scalar, store
-from bridge.backends.tvm.ops.indexing import Indexing, held_inside, inside_of, no_masks, numel, poison, wrapped
+from bridge.backends.tvm.kernels import broadcast_index, cast, loops, named, nest, pointwise, scalar, store
+from bridge.backends.tvm.ops.indexing import Indexing, held_inside, inside_of, is_mask, no_masks, numel, poison, wrapped
 from bridge.backends.tvm.ops.view import flat_position, only_dense, unflattened
 from bridge.backends.tvm.table import Accumulate, converts
 from bridge.ir.shapes import positive
@@ -45,18 +48,35 @@ def scatter_add(x, dim, index, src):
     return written(x, dim, index, src, added)
 
 
-def only_whole(reduce, include_self):
-    if reduce == "mean" or not include_self:
-        return f"reduce={reduce!r} with include_self={include_self}"
-
-
 REDUCES = {"sum": added, "prod": times, "amax": larger, "amin": smaller}
 
 
-@converts(aten.scatter_reduce.two, accumulate=Accumulate.OPMATH, refuses=only_whole, symbolic=True)
+@converts(aten.scatter_reduce.two, accumulate=Accumulate.OPMATH, symbolic=True)
 def scatter_reduce(x, dim, index, src, reduce, include_self):
-    """src may be larger than index; the part beyond index is not read."""
-    return written(x, dim, index, src, REDUCES[reduce])
+    """src may be larger than index; the part beyond index is not read. A mean of integers is rounded down."""
+    name = dtype_of(x)
+    if not include_self:
+        x = written(x, dim, index, scalar(neutral(reduce, name), name), lambda old, new: new)
+    if reduce != "mean":
+        return written(x, dim, index, src, REDUCES[reduce])
+    counts = R.full(shape_of(x), const(1 if include_self else 0, name), name)
+    counts = written(counts, dim, index, const(1, name), added)
+    return pointwise("mean", mean_of, written(x, dim, index, src, added), counts)
+
+
+def mean_of(whole: Expr, count: Expr) -> Expr:
+    count = larger(count, number(1, count))
+    return whole / count if is_float(whole) else tirx.floordiv(whole, count)
+
+
+def neutral(reduce: str, name: str) -> float:
+    """What changes nothing when it is combined."""
+    if reduce in ("sum", "mean", "prod"):
+        return 1 if reduce == "prod" else 0
+    if is_float(name):
+        return -math.inf if reduce == "amax" else math.inf
+    limits = (0, 1) if name == "bool" else (torch.iinfo(torch_dtype(name)).min, torch.iinfo(torch_dtype(name)).max)
+    return limits[0] if reduce == "amax" else limits[1]
 
 
 @converts(aten.index_add.default, accumulate=Accumulate.OPMATH, symbolic=True)
@@ -70,14 +90,24 @@ def index_copy(x, dim, index, source):
     return written_along(x, dim, index, source, lambda old, new: new)
 
 
+def no_masks_but_for_one_value(indices, values):
+    """With a mask alone, and values that are the same for all that it lets through, each element is chosen alone."""
+    mask, *others = indices
+    if is_mask(mask) and not others and (values.dim() == 0 or values.shape[0] == 1):
+        return None
+    return no_masks(indices)
+
+
 @converts(
     aten.index_put.default,
     aten._unsafe_index_put.default,
     accumulate=Accumulate.OPMATH,
-    refuses=no_masks,
+    refuses=no_masks_but_for_one_value,
     symbolic=True,
 )
 def index_put(x, indices, values, accumulate):
+    if indices[0] is not None and dtype_of(indices[0]) in ("bool", "uint8"):
+        return masked_put(x, indices[0], cast(values, dtype_of(x)), accumulate)
     plan = Indexing(x, indices)
     given = [i for i in indices if i is not None]
     values = cast(values, dtype_of(x))
@@ -97,6 +127,18 @@ def index_put(x, indices, values, accumulate):
         nest(plan.shape, at)
 
     return loops("index_put", [(plan.x, dtype_of(x))], body, x, values, *given)[0]
+
+
+def masked_put(x: Expr, mask: Expr, values: Expr, accumulate: bool) -> Expr:
+    """x with the same values wherever the mask, of x's first dimensions, is True."""
+    shape = shape_of(x)
+    mask = reshaped(mask, [*shape_of(mask), *(1 for _ in shape[len(shape_of(mask)) :])])
+    values = reshaped(values, shape_of(values)[1:])
+
+    def element(m, v, new):
+        return tirx.Select(m, added(v, new) if accumulate else new, v)
+
+    return pointwise("masked_put", element, cast(mask, "bool"), x, values)
 
 
 @converts(aten.embedding_dense_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)

@@ -16,6 +16,7 @@ from bridge.backends.tvm.compat import (
     T,
     added,
     bound,
+    c_function,
     dtype_of,
     extent,
     is_bool,
@@ -49,7 +50,7 @@ def logcumsumexp(x, dim):
         top = tirx.Select(tirx.Or(a >= b, is_nan(a)), a, b)
         bottom = tirx.Select(tirx.Or(a >= b, is_nan(a)), b, a)
         same = tirx.And(a == b, tirx.isinf(a))
-        return tirx.Select(same, a, top + tirx.log1p(tirx.exp(bottom - top)))
+        return tirx.Select(same, a, top + c_function("log1p", tirx.exp(bottom - top)))
 
     return running("logcumsumexp", x, dim, element)
 

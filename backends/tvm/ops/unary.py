@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import torch
 
-from bridge.backends.tvm.compat import Expr, R, converted, dtype_of, infinity, is_float, is_nan, number, tirx, wide
+from bridge.backends.tvm.compat import (
+    Expr,
+    R,
+    c_function,
+    converted,
+    dtype_of,
+    infinity,
+    is_float,
+    is_nan,
+    number,
+    tirx,
+    wide,
+)
 from bridge.backends.tvm.kernels import pointwise
 from bridge.backends.tvm.table import Promote, converts
 
@@ -15,29 +27,56 @@ converts(aten.log.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.log)
 converts(aten.sin.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.sin)
 converts(aten.cos.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.cos)
 converts(aten.tan.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.tan)
-converts(aten.asin.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.asin)
-converts(aten.acos.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.acos)
-converts(aten.atan.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.atan)
-converts(aten.sinh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.sinh)
-converts(aten.cosh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.cosh)
 converts(aten.tanh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.tanh)
-converts(aten.asinh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.asinh)
-converts(aten.acosh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.acosh)
 converts(aten.erf.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.erf)
 converts(aten.sqrt.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.sqrt)
 converts(aten.rsqrt.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.rsqrt)
 converts(aten.sigmoid.default, promote=Promote.INT_TO_FLOAT, symbolic=True)(R.sigmoid)
 
 
+@converts(aten.asin.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def asin(x):
+    return by_library("asin", x)
+
+
+@converts(aten.acos.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def acos(x):
+    return by_library("acos", x)
+
+
+@converts(aten.atan.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def atan(x):
+    return by_library("atan", x)
+
+
+@converts(aten.sinh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def sinh(x):
+    return by_library("sinh", x)
+
+
+@converts(aten.cosh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def cosh(x):
+    return by_library("cosh", x)
+
+
+@converts(aten.asinh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def asinh(x):
+    return by_library("asinh", x)
+
+
+@converts(aten.acosh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
+def acosh(x):
+    return by_library("acosh", x)
+
+
 @converts(aten.atanh.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
 def atanh(x):
-    """TVM's own loses small values."""
-    return pointwise("atanh", lambda v: number(0.5, v) * (tirx.log1p(v) - tirx.log1p(v * number(-1, v))), x)
+    return by_library("atanh", x)
 
 
 @converts(aten.log1p.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
 def log1p(x):
-    return pointwise("log1p", tirx.log1p, x)
+    return by_library("log1p", x)
 
 
 @converts(aten.log2.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
@@ -157,6 +196,11 @@ def nan_to_num(x, nan, posinf, neginf):
         return converted(tirx.Select(is_nan(v), number(nan or 0.0, w), w), name)
 
     return pointwise("nan_to_num", element, x)
+
+
+def by_library(name: str, x: Expr) -> Expr:
+    """By C's function of that name: TVM's own loses small values, or can only be called on single elements."""
+    return pointwise(name, lambda v: c_function(name, v), x)
 
 
 def rounded(how, x: Expr) -> Expr:

@@ -119,6 +119,7 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
     ],
     aten.index_put.default: lambda: [
         (randn(5, 3), [tensor([0, 2, 0, -1])], randn(4, 3), True), (randn(5, 3), [tensor([0, 4, -2])], randn(3)),
+        (randn(3, 4), [randn(3, 4) > 0], tensor(2.0)), (randn(3, 4), [randn(3) > 0], randn(1, 4), True),
         (randn(4, 5, 6), [None, tensor([1, 1, 0]), tensor([2, 2, -1])], randn(4, 3), True),
         (randn(4, 5, 6), [tensor([[1], [2]]), None, tensor([0, 3, 3])], randn(2, 3, 5), True),
     ],

@@ -25,7 +25,7 @@ def faulty(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 )
 def test_a_fault_costs_an_event(faulty: str, kind: str, timeout: float) -> None:
     def step(x: torch.Tensor) -> torch.Tensor:
-        return (x.tanh() * 2).sum(0).sin()
+        return (x.tanh() * 2).sum(0)
 
     x = torch.randn(8, 16)
     with torch.no_grad():

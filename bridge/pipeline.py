@@ -65,25 +65,25 @@ def _built(graph: Graph, ways: dict[str, Way], options: Options, ledger: Ledger)
         except NodeFailed as failed:
             _give_away(graph, [failed.node.name], f"a row failed: {failed.reason}", "row failed", started, ways, ledger)
         except BuildFailed as failed:
-            nodes = _blamed(lowered, options, apart, failed)
-            fresh = [n for n in nodes if n not in apart]
-            if fresh and len(nodes) > 1:
-                apart.update(fresh)
-                continue
             kind = {"died": "compiler died", "hung": "compiler hung"}.get(failed.kind, "build failed")
-            _give_away(graph, nodes, failed.detail, kind, started, ways, ledger)
+            for nodes, detail in _blamed(lowered, options, apart, failed):
+                fresh = [n for n in nodes if n not in apart]
+                if fresh and len(nodes) > 1:
+                    apart.update(fresh)
+                else:
+                    _give_away(graph, nodes, detail, kind, started, ways, ledger)
 
 
-def _blamed(lowered: Lowered, options: Options, apart: set[str], failed: BuildFailed) -> list[str]:
-    """The generated nodes that a failed build is due to: those in hand when a careful build fails, else all."""
+def _blamed(lowered: Lowered, options: Options, apart: set[str], failed: BuildFailed) -> list[tuple[list[str], str]]:
+    """The generated nodes that a failed build is due to: those that fail in a careful build, else all of them."""
+    groups = failed.groups
     try:
         build(lowered, options, apart, careful=True)
-        nodes: tuple[str, ...] = ()
     except BuildFailed as again:
-        nodes = again.nodes
-    known = {n.name for n in lowered.graph.nodes}
+        groups = again.groups
     generated = [n for n, way in lowered.ways.items() if way is Way.GENERATED]
-    return [n for n in nodes if n in known] or generated
+    found = [([n for n in nodes if n in generated], detail) for nodes, detail in groups]
+    return [(nodes, detail) for nodes, detail in found if nodes] or [(generated, failed.detail)]
 
 
 def _give_away(

@@ -6,7 +6,7 @@ import functools
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,14 @@ WORKER = "bridge.backends.tvm.work"
 
 
 class BuildFailed(Exception):
-    """The worker died of a program, hung on it, or TVM refused it. `nodes` are what it was at, where that is known."""
+    """The worker died of a program, hung on it, or TVM refused it.
 
-    def __init__(self, failure: WorkerFailure, nodes: tuple[str, ...]) -> None:
-        super().__init__(failure.detail)
-        self.kind, self.detail, self.nodes = failure.kind, failure.detail, nodes
+    groups: nodes that failed together, with what was said of it, as far as is known.
+    """
+
+    def __init__(self, kind: str, detail: str, groups: Sequence[tuple[tuple[str, ...], str]] = ()) -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.groups = kind, detail, tuple(groups)
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,10 @@ def build(lowered: Lowered, options: Options, apart: Collection[str], careful: b
     except WorkerFailure as failure:
         progress = folder / "progress"
         nodes = tuple(progress.read_text().split("\n")) if progress.exists() else ()
-        raise BuildFailed(failure, nodes) from failure
+        raise BuildFailed(failure.kind, failure.detail, [(nodes, failure.detail)] if nodes else []) from failure
+    if "failed" in answer:
+        groups = [(tuple(f["nodes"]), f["detail"]) for f in answer["failed"]]
+        raise BuildFailed("error", groups[0][1], groups)
     library = tvm.runtime.load_module(answer["library"]) if answer["library"] else None
     constants = {name: _loaded(path) for name, path in answer["constants"].items()}
     shutil.rmtree(folder)

@@ -36,7 +36,9 @@ class Kernel:
         self._full_shape, self._full_index = full
         self._canonical: dict[Value, tuple[Index, ...]] = {}
         self._places: dict[Value, dict[Axis, Index]] = {}
-        self._memo: dict[tuple[Value, tuple[Index, ...]], Scalar] = {}
+        self._memo: dict[tuple[Value, tuple[Index, ...]], tuple[Scalar, tuple[str, ...]]] = {}
+        self._touched: list[str] = []
+        self._nodes: dict[str, None] = {}
 
     @staticmethod
     def seeded(seed: Computation) -> Kernel:
@@ -56,6 +58,7 @@ class Kernel:
         if place is None or len(self.members) >= MAX_MEMBERS:
             return False
         canonical = tuple(place[a] for a in computation.axes)
+        self._touched = list(computation.nodes)
         try:
             body = self._expanded(computation.body, place, inline)
         except NotLocal:
@@ -63,10 +66,16 @@ class Kernel:
         if sum(1 for _ in walk(body)) > MAX_NODES and self.members:
             return False
         self.members.append(computation)
+        self._nodes.update(dict.fromkeys(self._touched))
         self.bodies[computation.out] = body
         self._canonical[computation.out] = canonical
         self._places[computation.out] = place
         return True
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes of the graph that the kernel computes, in whole or in part, those written into its members too."""
+        return list(self._nodes)
 
     def index_of(self, value: Value) -> tuple[Index, ...]:
         """Where a member's result lies, over the axes of the kernel."""
@@ -120,9 +129,12 @@ class Kernel:
     def _expanded(self, body: Scalar, place: Mapping[Axis, Index], inline: Callable) -> Scalar:
         def resolve(load: Load) -> Scalar:
             key = (load.value, load.index)
-            if key not in self._memo:
-                self._memo[key] = self._resolved(load, inline)
-            return self._memo[key]
+            if key in self._memo:
+                self._touched.extend(self._memo[key][1])
+            else:
+                before = len(self._touched)
+                self._memo[key] = self._resolved(load, inline), tuple(self._touched[before:])
+            return self._memo[key][0]
 
         return Rewriter(place, resolve)(body)
 
@@ -137,6 +149,7 @@ class Kernel:
         source = inline(load.value)
         if source is None:
             return load
+        self._touched.extend(source.nodes)
         return self._expanded(source.body, dict(zip(source.axes, load.index, strict=True)), inline)
 
 

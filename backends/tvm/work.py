@@ -7,8 +7,7 @@ program and the library of its kernels.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,60 +22,84 @@ import tvm_ffi
 from tvm import relax
 
 from bridge.backends.tvm.codegen import compiled
-from bridge.backends.tvm.fuse import fuse
+from bridge.backends.tvm.fuse import Item, fuse
 from bridge.backends.tvm.index import Index, Size
 from bridge.backends.tvm.kernel import Kernel
-from bridge.backends.tvm.loops import Call, Loops, Opaque, Value
+from bridge.backends.tvm.loops import Call, Loops, Value
 from bridge.backends.tvm.read import Reader
 from bridge.backends.tvm.schedule.cpu import scheduled
 from bridge.backends.tvm.schedule.opaque import scheduled_opaque
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:
-    """Build one program. With "careful", kernels are built one by one, and the one in hand is named in a file."""
+    """Build one program.
+
+    With "careful", nodes and kernels are tried one by one, and what is in hand is named in a file. The answer then holds
+    the groups of nodes that failed, if any did.
+    """
     folder = Path(request["folder"])
-    progress = _Progress(folder / "progress", request["careful"])
+    trial = Trial(folder / "progress") if request["careful"] else None
     module = tvm.ir.load_json(Path(request["module"]).read_text())
+    if trial is not None:
+        try_ops(module, request["owners"], trial)
+        if trial.failed:
+            return {"failed": trial.failed}
     loops = Reader(
-        legalised(module, request["owners"], progress),
+        relax.transform.LegalizeOps()(module),
         request["names"],
         request["owners"],
         {name: [_index(s) for s in strides] for name, strides in request["strides"].items() if strides},
         request["views"],
     ).read()
     plan = fuse(loops, frozenset(request["apart"]))
-    functions: dict[str, Kernelled] = {}
-    steps = [_step(item, number, functions, progress) for number, item in enumerate(plan.items)]
     target = tvm.target.Target(request["target"])
-    library = _library(functions, target, folder, progress)
-    return {"library": library, "steps": steps, "constants": _constants(loops, folder)}
+    if trial is not None:
+        try_kernels(plan.items, target, trial)
+        if trial.failed:
+            return {"failed": trial.failed}
+    functions: dict[str, Any] = {}
+    steps = [_step(item, number, functions) for number, item in enumerate(plan.items)]
+    return {"library": _library(functions, target, folder), "steps": steps, "constants": _constants(loops, folder)}
 
 
-class _Progress:
-    """Which nodes are being worked on, in a file, so that the parent knows what killed the worker."""
+class Trial:
+    """Tries parts of a program one by one. What is in hand stands in a file, for the case that it ends the process."""
 
-    def __init__(self, path: Path, careful: bool) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self.careful = careful
+        self.failed: list[dict[str, Any]] = []
 
-    def on(self, nodes: Sequence[str]) -> None:
-        if self.careful:
-            self._path.write_text("\n".join(nodes))
+    def run(self, nodes: Sequence[str], attempt: Callable[[], object]) -> None:
+        self._path.write_text("\n".join(nodes))
+        try:
+            attempt()
+        except Exception as failure:
+            self.failed.append({"nodes": list(nodes), "detail": f"{type(failure).__name__}: {failure}"})
 
 
-def legalised(module: Any, owners: Mapping[str, str], progress: _Progress) -> Any:
-    """Every Relax op as loops. Carefully: one binding at a time before the whole."""
-    if progress.careful:
-        bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
-        owner, owned = "", []
-        for binding in reversed(bindings):
-            owner = owners.get(binding.var.name, owner)
-            owned.append((owner, binding))
-        for owner, binding in reversed(owned):
-            if isinstance(binding.value, tvm.ir.Call):
-                progress.on([owner])
-                relax.transform.LegalizeOps()(_alone(binding))
-    return relax.transform.LegalizeOps()(module)
+def try_ops(module: Any, owners: Mapping[str, str], trial: Trial) -> None:
+    """Legalise one binding at a time. A binding belongs to the next variable that a node has."""
+    bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
+    owner, owned = "", []
+    for binding in reversed(bindings):
+        owner = owners.get(binding.var.name, owner)
+        owned.append((owner, binding))
+    for owner, binding in reversed(owned):
+        if isinstance(binding.value, tvm.ir.Call):
+            trial.run([owner], lambda binding=binding: relax.transform.LegalizeOps()(_alone(binding)))
+
+
+def try_kernels(items: Sequence[Item], target: Any, trial: Trial) -> None:
+    """Schedule and build one kernel at a time."""
+    for number, item in enumerate(items):
+        if not isinstance(item, Call):
+            trial.run(item.nodes, lambda item=item, number=number: _build_one(item, number, target))
+
+
+def _build_one(item: Item, number: int, target: Any) -> None:
+    functions: dict[str, Any] = {}
+    _step(item, number, functions)
+    compiled(functions, target)
 
 
 def _alone(binding: Any) -> Any:
@@ -88,22 +111,18 @@ def _alone(binding: Any) -> Any:
     return builder.get()
 
 
-def _step(
-    item: Kernel | Opaque | Call, number: int, functions: dict[str, Kernelled], progress: _Progress
-) -> dict[str, Any]:
+def _step(item: Item, number: int, functions: dict[str, Any]) -> dict[str, Any]:
     """One step of the program as the parent reads it; the kernel that it needs goes into `functions`."""
     if isinstance(item, Call):
         return {"call": item.name}
-    nodes = list(dict.fromkeys(n for m in item.members for n in m.nodes) if isinstance(item, Kernel) else item.nodes)
-    progress.on(nodes)
+    nodes = list(dict.fromkeys(item.nodes))
     if isinstance(item, Kernel):
         function, inputs, outputs, sizes = scheduled(item, "kernel")
     else:
         function, inputs, outputs = scheduled_opaque(item.function), list(item.inputs), list(item.outputs)
         sizes = [_text(s) for s in item.sizes]
-    name = _entered(Kernelled(function, nodes), _named(nodes, number), functions)
     return {
-        "kernel": name,
+        "kernel": _entered(function, _named(nodes, number), functions),
         "inputs": [v.name for v in inputs],
         "outputs": [_described(v) for v in outputs],
         "sizes": sizes,
@@ -116,35 +135,21 @@ def _named(nodes: Sequence[str], number: int) -> str:
     return "_".join([f"k{number}", *list(dict.fromkeys(words))[-3:]])
 
 
-@dataclass
-class Kernelled:
-    """A kernel's PrimFunc, and the nodes that it is part of."""
-
-    function: Any
-    nodes: list[str]
-
-
-def _entered(kernel: Kernelled, name: str, functions: dict[str, Kernelled]) -> str:
+def _entered(function: Any, name: str, functions: dict[str, Any]) -> str:
     """Kernels that differ in name only are one kernel."""
     for known, other in functions.items():
-        if tvm_ffi.structural_equal(other.function, kernel.function, map_free_vars=True):
-            other.nodes.extend(kernel.nodes)
+        if tvm_ffi.structural_equal(other, function, map_free_vars=True):
             return known
-    functions[name] = kernel
+    functions[name] = function
     return name
 
 
-def _library(functions: Mapping[str, Kernelled], target: Any, folder: Path, progress: _Progress) -> str | None:
+def _library(functions: dict[str, Any], target: Any, folder: Path) -> str | None:
     """The kernels as one shared library, or None where there are none."""
     if not functions:
         return None
-    named = {name: k.function for name, k in functions.items()}
-    if progress.careful:
-        for name, function in named.items():
-            progress.on(functions[name].nodes)
-            compiled({name: function}, target)
     path = folder / "kernels.so"
-    compiled(named, target).export_library(str(path))
+    compiled(functions, target).export_library(str(path))
     return str(path)
 
 

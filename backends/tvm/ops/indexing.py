@@ -320,8 +320,13 @@ def is_empty(x: Expr) -> bool:
 
 def numel(x: Expr) -> Size:
     """The number of elements of a tensor."""
+    return element_count(shape_of(x))
+
+
+def element_count(sizes: Sequence[Size]) -> Size:
+    """The number of elements of a shape."""
     count: Size = 1
-    for n in shape_of(x):
+    for n in sizes:
         count = count * n
     return count
 

@@ -93,6 +93,13 @@ def batch_norm_functional(input, weight, bias, running_mean, running_var, traini
     return made, mean, rstd, running_mean, pointwise("running_var", unbiased, running_var, variance)
 
 
+@converts(aten._batch_norm_with_update_functional.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def batch_norm_with_update(input, weight, bias, running_mean, running_var, momentum, eps, *, sizes):
+    """The fourth result is room that only other devices use."""
+    made = batch_norm_functional(input, weight, bias, running_mean, running_var, True, momentum, eps, sizes=sizes)
+    return *made[:3], R.zeros(sizes[3], "uint8"), *made[3:]
+
+
 @converts(aten._native_batch_norm_legit.no_stats, accumulate=Accumulate.OPMATH, symbolic=True)
 def batch_norm_no_stats(input, weight, bias, training, momentum, eps):
     """Without running statistics those of the batch are all there are."""
@@ -125,6 +132,37 @@ def native_batch_norm_backward(
     if want_b:
         db = total(grad_out, dims, False)
     return dx, dw, db
+
+
+@converts(aten.batch_norm_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def batch_norm_backward(
+    grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask, reserve
+):
+    return native_batch_norm_backward(
+        grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask
+    )
+
+
+@converts(aten._weight_norm_interface.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def weight_norm(v, g, dim):
+    """The direction of v with the length g, for each slice of the first or the last dimension; and v's own length."""
+    norm = R.sqrt(reduced("square_sum", "sum", lambda e: e * e, v, all_but(v, dim), True))
+    return pointwise("weight_norm", lambda e, length, n: e * (length / n), v, g, norm), norm
+
+
+@converts(aten._weight_norm_interface_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def weight_norm_backward(grad_w, saved_v, saved_g, saved_norms, dim):
+    along = reduced("along", "sum", lambda d, e: d * e, [grad_w, saved_v], all_but(saved_v, dim), True)
+
+    def of_v(d, e, length, n, a):
+        return (length / n) * (d - e * (a / (n * n)))
+
+    return pointwise("dv", of_v, grad_w, saved_v, saved_g, saved_norms, along), R.divide(along, saved_norms)
+
+
+def all_but(x: Expr, dim: int) -> list[int]:
+    rank = len(shape_of(x))
+    return [d for d in range(rank) if d != dim % rank]
 
 
 def by_batch(input: Expr, weight: Expr | None, bias: Expr | None, eps: float) -> tuple[Expr, Expr, Expr, Expr]:

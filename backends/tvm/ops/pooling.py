@@ -119,6 +119,33 @@ def adaptive_gradient(grad: Expr, x: Expr, dims: int) -> Expr:
     return reduction("adaptive_avg_pool_backward", "sum", shape_of(x), reaching, element, grad)
 
 
+@converts(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default, symbolic=False)
+def adaptive_max_pool(x, output_size, *, sizes):
+    """As `max_pool`, over the windows of the adaptive average."""
+    dims = len(output_size)
+    front, space, name = len(sizes[0]) - dims, shape_of(x)[-dims:], dtype_of(x)
+    longest = [widest(i, o) for i, o in zip(space, output_size, strict=True)]
+
+    def place_of(at, tap):
+        begins = [window_start(o, i, n) for o, i, n in zip(at[front:], space, output_size, strict=True)]
+        ends = [window_end(o, i, n) for o, i, n in zip(at[front:], space, output_size, strict=True)]
+        place = [b + t for b, t in zip(begins, tap, strict=True)]
+        return place, tirx.all(*(p < e for p, e in zip(place, ends, strict=True)))
+
+    def value(at, tap, v):
+        place, inside = place_of(at, tap)
+        return tirx.if_then_else(inside, v(*at[:front], *place), least(name))
+
+    largest = reduction("adaptive_max_pool", "max", sizes[0], longest, value, x)
+
+    def position(at, tap, v, top):
+        (place, inside), found = place_of(at, tap), value(at, tap, v)
+        held = tirx.Or(found == top(*at), tirx.And(is_nan(found), is_nan(top(*at))))
+        return tirx.Select(tirx.And(held, inside), flat(place, space), tirx.const(NOWHERE, "int64"))
+
+    return largest, reduction("adaptive_max_position", "min", sizes[0], longest, position, x, largest)
+
+
 class Averaging:
     """The windows of an average: where each begins and ends, and by how much it divides."""
 

@@ -14,6 +14,7 @@ from bridge.backends.tvm.compat import (
     added,
     const,
     dtype_of,
+    extent,
     is_float,
     larger,
     number,
@@ -25,7 +26,17 @@ from bridge.backends.tvm.compat import (
     torch_dtype,
 )
 from bridge.backends.tvm.kernels import broadcast_index, cast, loops, named, nest, pointwise, scalar, store
-from bridge.backends.tvm.ops.indexing import Indexing, held_inside, inside_of, is_mask, no_masks, numel, poison, wrapped
+from bridge.backends.tvm.ops.indexing import (
+    Indexing,
+    element_count,
+    held_inside,
+    inside_of,
+    is_mask,
+    no_masks,
+    numel,
+    poison,
+    wrapped,
+)
 from bridge.backends.tvm.ops.view import flat_position, only_dense, unflattened
 from bridge.backends.tvm.table import Accumulate, converts
 from bridge.ir.shapes import positive
@@ -162,11 +173,76 @@ def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, sca
     return loops("embedding_backward", [(sizes, name)], body, *given)[0]
 
 
-def only_dense_scatter(x, storage_offset, size, stride):
-    return only_dense(x, storage_offset, size, stride)
+@converts(aten.adaptive_max_pool2d_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def adaptive_max_pool2d_backward(grad_output, x, indices):
+    return by_flat_position(grad_output, x, indices, 2)
 
 
-@converts(aten.as_strided_scatter.default, refuses=only_dense_scatter)
+@converts(aten.adaptive_max_pool3d_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def adaptive_max_pool3d_backward(grad_output, x, indices):
+    return by_flat_position(grad_output, x, indices, 3)
+
+
+@converts(
+    aten.replication_pad1d_backward.default,
+    aten.replication_pad2d_backward.default,
+    aten.replication_pad3d_backward.default,
+    accumulate=Accumulate.OPMATH,
+    symbolic=True,
+)
+def replication_pad_backward(grad_output, x, padding):
+    """What was copied beyond an edge comes back to the edge."""
+    shape, name = shape_of(x), dtype_of(x)
+    before = dict(zip(reversed(range(len(shape))), padding[::2], strict=False))
+
+    def body(out, grad):
+        nest(shape, lambda place: store(out, place, number(0, name)))
+
+        def at(place):
+            to = [held_inside(i - before[d], shape[d]) if d in before else i for d, i in enumerate(place)]
+            store(out, to, out[tuple(to)] + grad[tuple(place)])
+
+        nest(shape_of(grad_output), at)
+
+    return loops("replication_pad_backward", [(shape, name)], body, grad_output)[0]
+
+
+def only_a_given_range(min, max):
+    """Without one it is the data's own."""
+    return None if min < max else f"min={min} with max={max}"
+
+
+@converts(aten.histc.default, accumulate=Accumulate.OPMATH, refuses=only_a_given_range)
+def histc(x, bins, min, max):
+    """The last bin holds its upper end too; what lies outside is not counted."""
+    name = dtype_of(x)
+
+    def body(out, v):
+        nest([bins], lambda place: store(out, place, number(0, name)))
+
+        def at(place):
+            value = v[tuple(place)]
+            inside = tirx.And(value >= number(min, name), value <= number(max, name))
+            position = (value - number(min, name)) * number(bins, name) / number(max - min, name)
+            to = [tirx.min(tirx.Select(inside, position, number(0, name)).astype("int64"), extent(bins - 1))]
+            store(out, to, out[tuple(to)] + tirx.Select(inside, number(1, name), number(0, name)))
+
+        nest(shape_of(x), at)
+
+    return loops("histc", [([bins], name)], body, x)[0]
+
+
+def by_flat_position(grad: Expr, x: Expr, indices: Expr, dims: int) -> Expr:
+    """Zeros of x's shape, with gradients added at flat positions of each plane."""
+    shape = shape_of(x)
+    planes, size, windows = shape[:-dims], element_count(shape[-dims:]), element_count(shape_of(grad)[-dims:])
+    count = element_count(planes)
+    zeros = R.zeros([count, size], dtype_of(x))
+    grad, indices = reshaped(grad, [count, windows]), reshaped(indices, [count, windows])
+    return reshaped(written(zeros, 1, indices, grad, added), shape)
+
+
+@converts(aten.as_strided_scatter.default, refuses=only_dense)
 def as_strided_scatter(x, src, size, stride, storage_offset):
     shape = shape_of(x)
 

@@ -17,6 +17,7 @@ from bridge.backends.tvm.compat import (
     added,
     bound,
     c_function,
+    dtype_name,
     dtype_of,
     extent,
     is_bool,
@@ -25,8 +26,9 @@ from bridge.backends.tvm.compat import (
     shape_of,
     times,
     tirx,
+    torch_dtype,
 )
-from bridge.backends.tvm.kernels import loops, named, nest, store
+from bridge.backends.tvm.kernels import cast, loops, named, nest, reduction, store
 from bridge.backends.tvm.ops.view import piece
 from bridge.backends.tvm.table import Accumulate, converts
 from bridge.ir.shapes import positive
@@ -88,6 +90,38 @@ def topk(x, k, dim, largest, sorted):
 def kthvalue(x, k, dim, keepdim, *, sizes):
     values, positions = sorted_along(x, dim, False)
     return at_rank(values, dim, k - 1, sizes[0]), at_rank(positions, dim, k - 1, sizes[1])
+
+
+@converts(aten.searchsorted.Tensor, symbolic=True)
+def searchsorted(sorted_sequence, x, out_int32, right):
+    """How many elements of the sequence, or of its row, lie before each value; equal ones too if `right`."""
+    shape, rank = shape_of(x), len(shape_of(sorted_sequence))
+
+    def element(at, over, s, v):
+        return counted(s(*(at[:-1] if rank > 1 else ()), over[0]), v(*at), right, out_int32)
+
+    return reduction("searchsorted", "sum", shape, [shape_of(sorted_sequence)[-1]], element, *alike(sorted_sequence, x))
+
+
+@converts(aten.bucketize.Tensor, symbolic=True)
+def bucketize(x, boundaries, out_int32, right):
+    def element(at, over, s, v):
+        return counted(s(over[0]), v(*at), right, out_int32)
+
+    return reduction("bucketize", "sum", shape_of(x), shape_of(boundaries), element, *alike(boundaries, x))
+
+
+def alike(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Two tensors in the type that can hold both."""
+    name = dtype_name(torch.promote_types(torch_dtype(dtype_of(a)), torch_dtype(dtype_of(b))))
+    return cast(a, name), cast(b, name)
+
+
+def counted(bound_: Expr, value: Expr, right: bool, as_int32: bool) -> Expr:
+    """1 where the value lies behind the bound; a NaN lies behind all."""
+    before = bound_ > value if right else bound_ >= value
+    one = tirx.const(1, "int32" if as_int32 else "int64")
+    return tirx.Select(before, one - one, one)
 
 
 def running(name: str, x: Expr, dim: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:

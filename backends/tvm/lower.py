@@ -115,7 +115,8 @@ class _Lowering:
         self._owners.setdefault(expr.name, _maker(node).name)
         value = node.meta["val"]
         if isinstance(expr.ty, relax.TensorType):
-            self._strides[node.name] = tuple(text_of(s) for s in value.stride()) if _packed(value) else ()
+            given = self._ways.get(node.name) is not Way.GENERATED
+            self._strides[node.name] = tuple(text_of(s) for s in value.stride()) if given or _packed(value) else ()
         if node.op == "call_function" and is_view(node):
             self._views[node.name] = base_of(node).name
 

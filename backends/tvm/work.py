@@ -34,8 +34,8 @@ from bridge.backends.tvm.schedule.opaque import scheduled_opaque
 def handle(request: dict[str, Any]) -> dict[str, Any]:
     """Build one program.
 
-    With "careful", nodes and kernels are tried one by one, and what is in hand is named in a file. The answer then holds
-    the groups of nodes that failed, if any did.
+    With "careful", nodes and kernels are tried one by one, and what is in hand is named in a file. The answer then
+    holds the groups of nodes that failed, if any did.
     """
     folder = Path(request["folder"])
     trial = Trial(folder / "progress") if request["careful"] else None

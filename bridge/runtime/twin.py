@@ -46,6 +46,11 @@ class Twin:
     __slots__ = ()
     _bridge: State
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """`type(compiled)(…)` makes another module of the user's class, as `type(module)(…)` does."""
+        users_class = cls.__mro__[cls.__mro__.index(Twin) + 1]
+        return users_class(*args, **kwargs)
+
     def __init_subclass__(cls) -> None:
         """The user's class learns of its subclasses as it likes; this one is none of its business."""
 

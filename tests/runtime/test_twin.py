@@ -203,6 +203,51 @@ def test_a_class_that_counts_its_subclasses_is_not_told() -> None:
     assert Registered.known == []
 
 
+class Kind(type):
+    """A metaclass."""
+
+
+class Unusual(nn.Module, metaclass=Kind):
+    """Slots, a metaclass, and ways of its own to be called and to be asked for attributes."""
+
+    __slots__ = ("scale",)
+
+    def __init__(self, scale: int = 3) -> None:
+        super().__init__()
+        self.scale = scale
+        self.linear = nn.Linear(4, 4)
+
+    def __getattr__(self, name: str) -> Any:
+        return 42 if name == "answer" else super().__getattr__(name)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return super().__call__(x) + 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.scale + self.answer
+
+
+def test_unusual_classes() -> None:
+    model = Unusual()
+    twin = compiled(model)
+    assert torch.equal(twin(X), model(X))
+    assert runs(twin) == 1
+    assert (twin.scale, twin.answer) == (3, 42)
+
+
+def test_the_type_of_a_compiled_module_makes_modules() -> None:
+    other = type(compiled(Unusual()))(5)
+    assert type(other) is Unusual
+    assert other.scale == 5
+
+
+def test_lazy_modules() -> None:
+    twin = compiled(nn.Sequential(nn.LazyLinear(3), nn.ReLU()))
+    assert torch.equal(twin(X), twin(X))
+    assert twin[0].in_features == 4
+    assert runs(twin) >= 1
+
+
 def test_functions_keep_their_name_and_attributes() -> None:
     def program(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
         """Scale."""

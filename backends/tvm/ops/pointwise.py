@@ -163,7 +163,7 @@ def hypot(x, other):
 
 @converts(aten.copysign.Tensor, aten.copysign.Scalar, promote=Promote.INT_TO_FLOAT, symbolic=True)
 def copysign(x, other):
-    return pointwise("copysign", tirx.copysign, x, other)
+    return pointwise("copysign", lambda a, b: c_function("copysign", a, b), x, other)
 
 
 @converts(aten.logaddexp.default, promote=Promote.DEFAULT, symbolic=True)
@@ -247,7 +247,7 @@ def floor_divided(a: Expr, b: Expr) -> Expr:
     quotient = (a - rest) / b - tirx.Select(opposed(rest, b), one, zero)
     floor = tirx.floor(quotient)
     rounded = tirx.Select(quotient - floor > number(0.5, a), floor + one, floor)
-    signed = tirx.Select(quotient == zero, tirx.copysign(zero, a / b), rounded)
+    signed = tirx.Select(quotient == zero, c_function("copysign", zero, a / b), rounded)
     return tirx.Select(b == zero, a / b, signed)
 
 

@@ -95,4 +95,4 @@ def reflected(v: Expr, beyond: Expr) -> Expr:
     turn = pi / tirx.tan(pi * (v - tirx.trunc(v)))
     value = tirx.Select(below, beyond - turn, beyond)
     value = tirx.Select(tirx.And(below, v == tirx.floor(v)), number(math.nan, v), value)
-    return tirx.Select(v == zero, tirx.copysign(number(math.inf, v), v * number(-1, v)), value)
+    return tirx.Select(v == zero, c_function("copysign", number(math.inf, v), v * number(-1, v)), value)

@@ -312,7 +312,9 @@ def floor_remainder(a: Any, b: Any) -> Any:
 
 
 def lanes_of(expr: Any) -> int:
-    """How many elements an expression holds."""
+    """How many elements an expression holds. The name of a C function holds none, and is as good as one."""
+    if isinstance(expr, ir.StringImm):
+        return 1
     text = str(expr.ty.dtype)
     return int(text.rsplit("x", 1)[1]) if "x" in text else 1
 

@@ -74,6 +74,14 @@ RELATED: dict[OpOverload, tuple[str, ...]] = {
     aten._adaptive_avg_pool2d_backward.default: ("nn.functional.adaptive_avg_pool2d",),
     aten._adaptive_avg_pool3d_backward.default: ("nn.functional.adaptive_avg_pool3d",),
     aten._unsafe_index_put.default: ("unfold", "nn.functional.unfold"),
+    aten.grid_sampler_2d_backward.default: ("grid_sampler_2d",),
+    aten.adaptive_max_pool2d.default: ("nn.functional.adaptive_max_pool2d",),
+    aten.adaptive_max_pool2d_backward.default: ("nn.functional.adaptive_max_pool2d",),
+    aten.adaptive_max_pool3d.default: ("nn.functional.adaptive_max_pool3d",),
+    aten.adaptive_max_pool3d_backward.default: ("nn.functional.adaptive_max_pool3d",),
+    aten.replication_pad1d_backward.default: ("nn.functional.pad",),
+    aten.replication_pad2d_backward.default: ("nn.functional.pad",),
+    aten.replication_pad3d_backward.default: ("nn.functional.pad",),
     aten.embedding_dense_backward.default: ("nn.functional.embedding",),
 }  # fmt: skip
 """The OpInfos whose forward or backward holds the overload."""
@@ -141,6 +149,15 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
         pooled([3, 2], [2, 2], [1, 1]), pooled([2, 2], [1, 1], [0, 0]),
     ],
     prims.iota.default: lambda: [],
+    aten._batch_norm_with_update_functional.default: lambda: [(*c[:5], *c[6:]) for c in batch_norm(True)[:1]],
+    aten.batch_norm_backward.default: lambda: [
+        (randn(3, 4, 5), randn(3, 4, 5), randn(4), randn(4), torch.rand(4), randn(4), torch.rand(4) + 0.5, update, 1e-5,
+         [True, True, True], torch.empty(0, dtype=torch.uint8)) for update in (True, False)
+    ],
+    aten._weight_norm_interface.default: lambda: [(randn(3, 4, 2), randn(3, 1, 1), 0), (randn(4, 3), randn(1, 3), 1)],
+    aten._weight_norm_interface_backward.default: lambda: [
+        (randn(3, 4, 2), randn(3, 4, 2), randn(3, 1, 1), torch.rand(3, 1, 1) + 0.5, 0),
+    ],
     prims.convert_element_type.default: lambda: [(randn(4) * 9, torch.int32), (randn(4), torch.bfloat16)],
 }  # fmt: skip
 """Arguments for the others."""

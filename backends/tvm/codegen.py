@@ -32,8 +32,10 @@ KERNELS = (
     tirx.transform.BF16StorageLegalize,
     tirx.transform.LowerTVMBuiltin,
     tirx.transform.LowerIntrin,
+    tirx.transform.SkipAssert,
 )
-"""From loops to what LLVM is given."""
+"""From loops to what LLVM is given. Without TVM's checks of each argument, which are half of the machine code: the
+program sees to it that memory lies as its kernels were told."""
 
 
 def plain_loops(function: Any) -> Any:

@@ -17,11 +17,10 @@ class TvmUnavailable(BridgeError, ImportError):
 
 
 try:
-    from tvm import ir, relax, sym, te, tirx
-    from tvm.relax import op as relax_ops
+    import tvm
+    from tvm import te
     from tvm.s_tir import renew_defs
-    from tvm.script.ir_builder import IRBuilder
-    from tvm.script.ir_builder import tirx as loop_words
+    from tvm.script import ir_builder
 except ImportError as error:
     try:
         found = f"apache-tvm {version('apache-tvm')} is installed"
@@ -29,19 +28,25 @@ except ImportError as error:
         found = "apache-tvm is not installed"
     raise TvmUnavailable(f"{error} ({found}); install 'apache-tvm>=0.27,<0.28' with 'apache-tvm-ffi<0.1.15'") from error
 
-__all__ = ["IRBuilder", "R", "T", "ir", "relax", "renew_defs", "sym", "te", "tirx"]
+__all__ = ["IRBuilder", "R", "T", "ir", "relax", "renew_defs", "te", "tirx"]
 
-R: Any = relax_ops
-"""Relax's ops. Their annotations ask for expressions where they take lists and numbers as well."""
+ir: Any = tvm.ir
+relax: Any = tvm.relax
+tirx: Any = tvm.tirx
+"""TVM's annotations contradict its values: to them `a < b` is a bool, and a list is no expression. So they are off."""
 
-T: Any = loop_words
+R: Any = relax.op
+"""Relax's ops."""
+
+IRBuilder: Any = ir_builder.IRBuilder
+T: Any = ir_builder.tirx
 """TVMScript's builder: loops and stores, for kernels that are no expression."""
 
 empty_strided: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", torch.empty_strided)
 """Fresh memory of a size, strides and type on the CPU. torch's own quick way, where this torch has it."""
 
 Expr = Any
-"""A Relax or a TIR expression. TVM's own annotations contradict its values: to them `a < b` is a bool."""
+"""A Relax or a TIR expression."""
 
 Size = int | Expr
 """A size: a Python int, or a TIR expression over the symbolic sizes of the graph."""
@@ -214,8 +219,7 @@ def proved_different(a: Size, b: Size) -> bool:
     """Two sizes that cannot be equal."""
     if isinstance(a, int) and isinstance(b, int):
         return a != b
-    unequal: Any = a != b
-    return sym.Analyzer().can_prove(unequal)
+    return tvm.sym.Analyzer().can_prove(a != b)
 
 
 def extent(n: Size) -> Expr:

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 import tvm
 import tvm_ffi
-from tvm import relax
 
-from bridge.backends.tvm.compat import dtype_name
+from bridge.backends.tvm.compat import dtype_name, relax
 
 
 def machine(module: tvm.IRModule, target: str = "llvm") -> Callable[[Sequence[Any]], list[Any]]:
@@ -22,7 +21,7 @@ def machine(module: tvm.IRModule, target: str = "llvm") -> Callable[[Sequence[An
     running = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
 
     def run(arguments: Sequence[Any]) -> list[Any]:
-        given = [tvm_ffi.Shape([a]) if isinstance(a, int) else aligned(a) for a in arguments]
+        given = [tvm_ffi.Shape((a,)) if isinstance(a, int) else aligned(a) for a in arguments]
         made = running["main"](*given)
         results = list(made) if isinstance(made, tvm_ffi.Array) else [made]
         return [torch.from_dlpack(result) for result in results]

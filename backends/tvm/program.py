@@ -100,6 +100,10 @@ class _Writer:
             self._known.discard(identifier(name))
         for symbol, text in symbol_sources(placeholders).items():
             self._line(f"{symbol} = {text}")
+        read = {name for step in self._built.steps for name in step.get("inputs", ())}
+        for node in placeholders:
+            if node.name in read:
+                self._conform(node, identifier(node.name), node.meta["val"])
 
     def _close(self) -> None:
         (results,) = self._lowered.graph.nodes[-1].args
@@ -227,7 +231,7 @@ class _Writer:
 
 
 class _LayOut:
-    """Brings a call-out's result to the strides that the graph was captured with. The first copy is an event."""
+    """Brings an input or a call-out's result to the strides that were captured. The first copy is an event."""
 
     def __init__(self, node: fx.Node, lowered: Lowered, ledger: Ledger) -> None:
         self._node, self._graph, self._ledger = node, lowered.graph, ledger
@@ -246,7 +250,7 @@ class _LayOut:
         return Event(
             DeadEnd.MAINTENANCE,
             op=op_name(self._node),
-            detail=f"the result has strides {tensor.stride()} where {strides} were captured: copied at each run",
+            detail=f"the tensor has strides {tensor.stride()} where {strides} were captured: copied at each run",
             kind="laid out anew",
             graph=self._graph.name,
             phase=self._graph.phase.value,

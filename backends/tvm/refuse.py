@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
+from bridge.backends.tvm.compat import DTYPES
 from bridge.backends.tvm.table import Conversion, schema_names, table
 from bridge.ir.backend import Refusal
 from bridge.ir.schema import REQUIRED, call_arguments, defaults
@@ -17,12 +18,6 @@ from bridge.ir.shapes import fake, is_size, symbols_of, tensors_of
 from bridge.ledger import DeadEnd
 
 OWN_NAMESPACES = ("aten", "prims")
-
-SUPPORTED = frozenset({
-    torch.float32, torch.float64, torch.float16, torch.bfloat16,
-    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
-})  # fmt: skip
-
 
 def refusal(node: fx.Node) -> Refusal | None:
     """Why TVM does not take a node, or None if it does. Picks from a tuple and size arithmetic are always taken."""
@@ -76,7 +71,7 @@ def unsupported_tensor(node: fx.Node) -> str | None:
     for tensor in tensors:
         if tensor.layout != torch.strided:
             return f"{tensor.layout} tensors are not supported"
-        if tensor.dtype not in SUPPORTED:
+        if tensor.dtype not in DTYPES:
             return f"{tensor.dtype} is not supported"
     devices = sorted({str(tensor.device) for tensor in tensors})
     return f"tensors on {' and '.join(devices)} in one call" if len(devices) > 1 else None

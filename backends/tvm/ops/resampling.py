@@ -60,7 +60,7 @@ def grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners
 @converts(aten.grid_sampler_2d_backward.default, accumulate=Accumulate.OPMATH, refuses=only_simple, symbolic=True)
 def grid_sampler_2d_backward(grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask):
     want_input, want_grid = output_mask
-    how = Sampling(*shape_of(input)[2:], padding_mode, align_corners)
+    how = Sampling(shape_of(input)[2], shape_of(input)[3], padding_mode, align_corners)
     dinput = of_input(grad_output, input, grid, interpolation_mode, how) if want_input else None
     dgrid = of_grid(grad_output, input, grid, interpolation_mode, how) if want_grid else None
     return dinput, dgrid

@@ -18,6 +18,7 @@ from bridge.frontends.torch.aliasing import (
 )
 from bridge.frontends.torch.record import CaptureRecord
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
+from bridge.frontends.torch.values import complete_values
 from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Boxed, Graph, JointGraph, Phase, copied
 from bridge.ledger import DeadEnd, Event, Ledger
@@ -91,6 +92,7 @@ class Capture:
         def compiler(module: fx.GraphModule, examples: Sequence[Any]) -> Boxed:
             if phase is not Phase.BACKWARD:
                 check_inputs(module)
+            complete_values(module)
             roles, names = input_roles(module, frame)
             graph = Graph(name, phase, module, roles, output_roles(module), names)
             self._record.mutated(graph, frame)

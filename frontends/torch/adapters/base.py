@@ -156,12 +156,12 @@ def _breaks() -> Counter[str]:
 
 @contextmanager
 def _without_onednn() -> Iterator[None]:
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False
+    """By the function and not by the flag, which `torch.backends.disable_global_flags` forbids to set."""
+    before, *_ = torch.backends.mkldnn.set_flags(False)
     try:
         yield
     finally:
-        torch.backends.mkldnn.enabled = before
+        torch.backends.mkldnn.set_flags(before)
 
 
 def _recompile_limit_hits() -> int:

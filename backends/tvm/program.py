@@ -19,7 +19,7 @@ from bridge.backends.tvm.lower import Lowered
 from bridge.backends.tvm.symbols import text_of
 from bridge.backends.tvm.views import base_of, is_view
 from bridge.ir.callout import callout, callout_inputs
-from bridge.ir.compiled import CallOut, CompiledGraph, Way
+from bridge.ir.compiled import CallOut, CompiledGraph
 from bridge.ir.nodes import op_name, shapes_and_dtypes
 from bridge.ir.provenance import source_line
 from bridge.ir.shapes import is_size
@@ -200,16 +200,19 @@ class _Writer:
         name = self._define(node.name)
         self._line(f"{name} = {held}[{position}]")
         value = node.meta["val"]
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and not is_view(node):
             self._conform(node, name, value)
         return name
 
     def _view(self, node: fx.Node) -> str:
-        if len(callout_inputs(node)) == 2 and node.args[0] is node.args[1]:
-            return self._picked(node)
-        base_of(node)
         if is_pick(node):
             return self._picked(node)
+        base = base_of(node)
+        if lies_alike(node, base):
+            held = self._reference(base)
+            name = self._define(node.name)
+            self._line(f"{name} = {held}  # {op_name(node)}")
+            return name
         function, _ = callout(node)
         self._scope[f"view_{node.name}"] = self._quick(node, function)
         arguments = [self._argument(n) for n in callout_inputs(node)]
@@ -267,6 +270,17 @@ def is_pick(node: fx.Node) -> bool:
     return getattr(node.target, "__name__", "") == "getitem" and getattr(node.target, "__module__", "") == "_operator"
 
 
+def lies_alike(node: fx.Node, base: fx.Node) -> bool:
+    """Whether a view shows all of its base, as it is. One that leaves the graph has to be a tensor of its own."""
+    if any(user.op == "output" for user in node.users):
+        return False
+    view, whole = node.meta["val"], base.meta["val"]
+    if not isinstance(view, torch.Tensor) or not isinstance(whole, torch.Tensor) or view.dtype != whole.dtype:
+        return False
+    mine = (*view.shape, *view.stride(), view.storage_offset())
+    return all(isinstance(n, int) for n in mine) and mine == (*whole.shape, *whole.stride(), whole.storage_offset())
+
+
 def identifier(name: str) -> str:
     """A name as Python allows it."""
     return re.sub(r"\W", "_", name)
@@ -310,4 +324,3 @@ def _released(lines: Sequence[str], names: set[str]) -> list[str]:
     return result
 
 
-__all__ = ["Way", "program"]

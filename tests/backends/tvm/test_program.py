@@ -71,7 +71,7 @@ def test_interpreter_and_machine_agree() -> None:
     lowered = lower(graph.graph, graph.placement)
     register(lowered)
     (virtual,) = machine(lowered.module)(inputs)
-    torch.testing.assert_close(mine, torch.from_dlpack(virtual))
+    torch.testing.assert_close(mine, torch.from_dlpack(virtual), rtol=1e-4, atol=1e-4)  # it sums in another order
 
 
 @pytest.mark.parametrize("name", ["program", "relax"])

@@ -42,7 +42,7 @@ IRBuilder: Any = ir_builder.IRBuilder
 T: Any = ir_builder.tirx
 """TVMScript's builder: loops and stores, for kernels that are no expression."""
 
-empty_strided: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", torch.empty_strided)
+empty_strided: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", torch.empty_strided)  # type: ignore[attr-defined]
 """Fresh memory of a size, strides and type on the CPU. torch's own quick way, where this torch has it."""
 
 Expr = Any
@@ -219,7 +219,8 @@ def proved_different(a: Size, b: Size) -> bool:
     """Two sizes that cannot be equal."""
     if isinstance(a, int) and isinstance(b, int):
         return a != b
-    return tvm.sym.Analyzer().can_prove(a != b)
+    unequal: Any = a != b
+    return tvm.sym.Analyzer().can_prove(unequal)
 
 
 def extent(n: Size) -> Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import sympy
@@ -51,6 +52,9 @@ class Symbols:
             return tirx.floordiv(*(self._expression(a, "int64") for a in expr.args))
         if kind in REMAINDERS:
             return tirx.floormod(*(self._expression(a, "int64") for a in expr.args))
+        if kind in ("Min", "Max") and dtype == "int64":
+            parts = [self._expression(a, "int64") for a in expr.args]
+            return functools.reduce(tirx.min if kind == "Min" else tirx.max, parts)
         if kind in ("FloatTrueDiv", "IntTrueDiv"):
             return self._expression(expr.args[0], "float64") / self._expression(expr.args[1], "float64")
         if kind == "ToFloat":

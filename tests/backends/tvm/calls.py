@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -70,6 +71,7 @@ class Recorder(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
+@cache
 def calls_of(op: OpOverload) -> list[Call]:
     """A few calls of an overload: its own samples, and those of the ops that it is related to or named like."""
     torch.manual_seed(0)
@@ -89,11 +91,11 @@ def aliases(info: Any) -> tuple[str, ...]:
 
 
 def record(recorder: Recorder, info: Any, dtype: torch.dtype) -> None:
-    """Run a dozen samples in one type. A sample that torch itself does not take is no sample."""
+    """Run a few samples in one type. A sample that torch itself does not take is no sample."""
     if dtype not in info.supported_dtypes("cpu"):
         return
     differentiable = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
-    for sample in first(12, info.sample_inputs("cpu", dtype, requires_grad=differentiable)):
+    for sample in first(8, info.sample_inputs("cpu", dtype, requires_grad=differentiable)):
         with suppress(RuntimeError, ValueError, TypeError, NotImplementedError), recorder:
             made = info(sample.input, *sample.args, **sample.kwargs)
             results = [r for r in tree_flatten(made)[0] if isinstance(r, torch.Tensor) and r.requires_grad]

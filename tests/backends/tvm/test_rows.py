@@ -7,10 +7,15 @@ from collections.abc import Sequence
 import pytest
 import torch
 from torch._ops import OpOverload
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from bridge.backends.tvm.refuse import refusal
 from bridge.backends.tvm.table import table
+from bridge.ir.joint import Graph, Phase, Role
 from bridge.ir.shapes import symbols_of
+from bridge.ledger import Ledger
+from bridge.options import Options
+from bridge.pipeline import compile_graph
 from tests.backends.tvm.agreement import disagreement
 from tests.backends.tvm.calls import Call, calls_of
 from tests.backends.tvm.together import Together
@@ -43,7 +48,7 @@ def test_row(op: OpOverload) -> None:
 def test_row_with_symbolic_sizes(op: OpOverload) -> None:
     calls = [c for c in calls_of(op) if symbols_of(Together([c], symbolic=True).nodes[0])][:2]
     if not calls:
-        pytest.skip("sizes of this op come from its arguments: see test_sizes")
+        pytest.skip("sizes of this op come from its arguments: see test_sizes_that_come_from_arguments")
     compare(calls, Together(calls, symbolic=True).as_a_program())
 
 
@@ -65,3 +70,26 @@ def test_row_in_every_layout(op: OpOverload) -> None:
         more += [c.mapped(special) for c in calls]
     more = taken(more)
     compare(more, Together(more).as_a_program())
+
+
+def test_sizes_that_come_from_arguments() -> None:
+    """What makes a tensor out of numbers takes symbolic ones, as sizes and as values."""
+
+    def made(x: torch.Tensor) -> list[torch.Tensor]:
+        n = x.shape[0]
+        return [
+            torch.arange(n), torch.arange(1, n * 2, 2), torch.full((n, 2), 1.5), torch.full((3,), n),
+            torch.zeros(n), torch.ones(2, n), x.new_full((n,), 4), x.new_zeros(n + 1), x.new_ones(n),
+            torch.eye(n), torch.scalar_tensor(n), x * n, x + n, x.expand(3, n), x.repeat(2),
+        ]  # fmt: skip
+
+    x = torch.randn(7)
+    module = make_fx(made, tracing_mode="symbolic")(x)
+    ledger = Ledger()
+    graph = Graph("sizes", Phase.INFERENCE, module, (Role.INPUT,), (Role.OUTPUT,) * 15)
+    compiled = compile_graph(graph, Options(library=False), ledger)
+    assert not len(ledger), list(ledger)
+    for length in (7, 4):
+        x = torch.randn(length)
+        for mine, theirs in zip(compiled.run([x]), made(x), strict=True):
+            torch.testing.assert_close(mine, theirs)

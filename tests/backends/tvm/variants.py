@@ -40,7 +40,7 @@ def with_an_offset(tensor: torch.Tensor) -> torch.Tensor:
 def strided(tensor: torch.Tensor) -> torch.Tensor:
     """Every second element of a larger tensor, dimensions in another order."""
     room = torch.zeros([2 * n for n in reversed(tensor.shape)], dtype=tensor.dtype)
-    view = room[tuple(slice(None, None, 2) for _ in tensor.shape)].permute(*reversed(range(tensor.dim())))
+    view = room[tuple(slice(None, None, 2) for _ in tensor.shape)].permute(list(reversed(range(tensor.dim()))))
     view.copy_(tensor)
     return view
 

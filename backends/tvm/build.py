@@ -77,7 +77,7 @@ def build(lowered: Lowered, options: Options, apart: Collection[str], careful: b
     if "failed" in answer:
         groups = [(tuple(f["nodes"]), f["detail"]) for f in answer["failed"]]
         raise BuildFailed("error", groups[0][1], groups)
-    library = tvm.runtime.load_module(answer["library"]) if answer["library"] else None
+    library: Any = tvm.runtime.load_module(answer["library"]) if answer["library"] else None
     constants = {name: _loaded(path) for name, path in answer["constants"].items()}
     shutil.rmtree(folder)
     return Built(tuple(answer["steps"]), lambda name: library[name], constants)

@@ -297,13 +297,13 @@ def symbol_sources(placeholders: Sequence[fx.Node]) -> dict[str, str]:
     for node in placeholders:
         value = node.meta["val"]
         if isinstance(value, torch.SymInt | torch.SymFloat) and value.node.expr.is_Symbol:
-            found[value.node.expr.name] = identifier(node.name)
+            found[str(value.node.expr)] = identifier(node.name)
     for node in placeholders:
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
             for dim, size in enumerate(value.shape):
                 if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                    found.setdefault(size.node.expr.name, f"{identifier(node.name)}.shape[{dim}]")
+                    found.setdefault(str(size.node.expr), f"{identifier(node.name)}.shape[{dim}]")
     return found
 
 
@@ -322,5 +322,3 @@ def _released(lines: Sequence[str], names: set[str]) -> list[str]:
         if gone and number < len(lines) - 1 and not line.rstrip().endswith(":"):
             result.append(f"    del {', '.join(gone)}")
     return result
-
-

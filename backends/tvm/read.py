@@ -4,6 +4,9 @@
 over loads. Such a block is a computation. A PrimFunc with anything else in it is kept whole and run as it is.
 """
 
+# TVM sets the attributes of its classes from C++.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -76,5 +76,5 @@ def _difference(value: float, reference: float) -> float:
 def _timing(target: str, first_call: float | None, readings: tuple[float, ...]) -> Timing:
     if not readings:
         return Timing(target, first_call)
-    quartiles = quantiles(readings, n=4) if len(readings) > 1 else readings
+    quartiles = quantiles(readings, n=4) if len(readings) > 1 else list(readings)
     return Timing(target, first_call, median(readings), quartiles[0], quartiles[-1], len(readings))

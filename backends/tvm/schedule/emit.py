@@ -1,5 +1,8 @@
 """Write a nest as a TVM PrimFunc: parallel loops over rows, vector lanes, one expression for each shared value."""
 
+# TVM takes numbers where its annotations ask for expressions.
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

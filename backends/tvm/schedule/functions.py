@@ -5,6 +5,9 @@ Range reductions and polynomials are those of Cephes (S. Moshier, "Methods and P
 below 1.2e-7 in 1 - erf. NaN, infinities, denormal numbers and the sign of zero come out as in torch.
 """
 
+# TVM takes numbers where its annotations ask for expressions.
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

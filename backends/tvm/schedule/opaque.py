@@ -1,5 +1,8 @@
 """PrimFuncs that are run as they are: TVM's default order of loops, but arguments that may begin anywhere."""
 
+# TVM sets the attributes of its classes from C++.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import json

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from bridge.passes.decompose import KEPT_WHOLE, decompositions
-from bridge.passes.split import SPLITS, split_by
 
 aten = torch.ops.aten
 
@@ -29,8 +28,3 @@ def test_the_table_is_made_once() -> None:
 def test_random_ops_are_not_decomposed_into_others() -> None:
     """Inductor's table writes dropout with `rand`: another stream than eager's."""
     assert aten.native_dropout.default not in decompositions()
-
-
-def test_splits_have_names() -> None:
-    assert split_by("min_cut") is not split_by("default")
-    assert set(SPLITS) == {"min_cut", "default"}

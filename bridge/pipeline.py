@@ -82,6 +82,8 @@ def _blamed(lowered: Lowered, options: Options, apart: set[str], failed: BuildFa
     except BuildFailed as again:
         groups = again.groups
     generated = [n for n, way in lowered.ways.items() if way is Way.GENERATED]
+    if not generated:
+        raise failed  # nothing is left to give away
     found = [([n for n in nodes if n in generated], detail) for nodes, detail in groups]
     return [(nodes, detail) for nodes, detail in found if nodes] or [(generated, failed.detail)]
 

@@ -142,13 +142,16 @@ class Reader:
 
     def _call_tir(self, name: str, ty: Any, expr: Any) -> Value | tuple[Value, ...]:
         function = self._module[expr.args[0]]
-        inputs = tuple(self._tensor(a) for a in self._fields(expr.args[1]))
+        fields = self._fields(expr.args[1])
+        inputs = tuple(self._tensor(a) for a in fields if not isinstance(a.ty, ir.PrimType))
         results = self._results(name, ty)
-        sizes = tuple(Bodies({}, {}).index(e) for e in expr.args[2].values) if len(expr.args) > 2 else ()
+        given = [a for a in fields if isinstance(a.ty, ir.PrimType)]
+        given += list(expr.args[2].values) if len(expr.args) > 2 else []
+        sizes = tuple(Bodies({}, {}).index(e) for e in given)
         try:
             steps = computations(function, (*inputs, *results), sizes, name)
         except NotALoop:
-            steps = [Opaque(expr.args[0].name_hint, function, inputs, results, sizes)]
+            steps = [Opaque(expr.args[0].name_hint, sizes_last(function), inputs, results, sizes)]
         self._steps.extend(steps)
         return results if isinstance(ty, relax.TupleType) else results[0]
 
@@ -195,9 +198,9 @@ class Reader:
 
 def computations(function: Any, values: Sequence[Value], sizes: Sequence[Index], name: str) -> list[Step]:
     """The blocks of a PrimFunc as computations over `values`, one for each buffer parameter. Raises NotALoop."""
-    parameters = list(function.params)
-    buffers: dict[Any, Value] = dict(zip(parameters, values, strict=False))
-    symbols: dict[Any, Index] = dict(zip(parameters[len(values) :], sizes, strict=False))
+    held, numbers = _parameters(function)
+    buffers: dict[Any, Value] = dict(zip(held, values, strict=True))
+    symbols: dict[Any, Index] = dict(zip(numbers, sizes, strict=True))
     for buffer, value in buffers.items():
         for size, known in zip(buffer.shape, value.shape, strict=True):
             if isinstance(size, tirx.Var):
@@ -214,6 +217,20 @@ def computations(function: Any, values: Sequence[Value], sizes: Sequence[Index],
     if not all(v in made for v in values[-1:]) or len(made) != len(found):
         raise NotALoop(f"{name}: a buffer is written twice, or not at all")
     return found
+
+
+def _parameters(function: Any) -> tuple[list[Any], list[Any]]:
+    """The parameters that are buffers, and those that are sizes."""
+    numbers = [p for p in function.params if isinstance(p.ty, ir.PrimType)]
+    return [p for p in function.params if not isinstance(p.ty, ir.PrimType)], numbers
+
+
+def sizes_last(function: Any) -> Any:
+    """The function with its sizes after its buffers, which is how the program calls every kernel."""
+    held, numbers = _parameters(function)
+    if [*held, *numbers] == list(function.params):
+        return function
+    return tirx.PrimFunc([*held, *numbers], function.body, function.ret_type, attrs=function.attrs)
 
 
 def dtype_of_buffer(buffer: Any) -> str:

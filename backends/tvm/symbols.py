@@ -46,6 +46,11 @@ class Symbols:
                 part = self._expression(argument, dtype)
                 total = total + part if isinstance(expr, sympy.Add) else total * part
             return total
+        if isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and expr.args[1] > 1:
+            base = total = self._expression(expr.args[0], dtype)
+            for _ in range(int(expr.args[1]) - 1):
+                total = total * base
+            return total
         if isinstance(expr, sympy.Pow) and expr.args[1] == -1 and dtype == "float64":
             return tirx.FloatImm("float64", 1.0) / self._expression(expr.args[0], dtype)
         if kind in FLOOR_DIVISIONS and len(expr.args) == 2:
@@ -78,6 +83,8 @@ def _text(expr: Any) -> str:
     parts = [_text(a) for a in expr.args]
     if isinstance(expr, sympy.Add | sympy.Mul):
         return "(" + (" + " if isinstance(expr, sympy.Add) else "*").join(parts) + ")"
+    if isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and expr.args[1] > 1:
+        return "(" + "*".join([parts[0]] * int(expr.args[1])) + ")"
     if isinstance(expr, sympy.Pow):
         return f"({parts[0]}**{parts[1]})"
     if kind in FLOOR_DIVISIONS and len(parts) == 2:

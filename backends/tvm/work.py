@@ -169,8 +169,15 @@ def _described(value: Value) -> dict[str, Any]:
 
 def _index(text: str) -> Index:
     """A size from its Python text."""
-    names = {name: Index.of(Size(name)) for name in compile(text, "<size>", "eval").co_names}
-    return Index.of(eval(text, {"__builtins__": {}}, names))
+    names: dict[str, Any] = {name: Index.of(Size(name)) for name in compile(text, "<size>", "eval").co_names}
+    return Index.of(eval(text, {"__builtins__": {}}, {**names, "max": _at_least_one}))
+
+
+def _at_least_one(one: int, size: Index) -> Index:
+    """torch's strides hold max(1, size), which differs from the size for an empty tensor alone, where none is used."""
+    if one != 1:
+        raise ValueError(f"the larger of {one} and {size} is no size that a kernel can be told")
+    return size
 
 
 def _text(index: Index) -> str:

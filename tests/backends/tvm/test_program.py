@@ -137,12 +137,14 @@ def test_inputs_are_left_as_they_were() -> None:
 
 
 def test_sizes_may_change() -> None:
-    compiled = bridge.compile(lambda x, w: attention(x, w).sum(1), dynamic=True)
+    compiled = bridge.compile(lambda x, w: attention(x, w).sum(1))
     w = torch.randn(16, 48)
     with torch.no_grad():
         for shape in [(2, 6, 16), (3, 9, 16), (5, 33, 16)]:
             x = torch.randn(*shape)
-            torch.testing.assert_close(compiled(x, w), attention(x, w).sum(1))
+            torch._dynamo.mark_dynamic(x, 0)
+            torch._dynamo.mark_dynamic(x, 1)
+            torch.testing.assert_close(compiled(x, w), attention(x, w).sum(1), rtol=1e-4, atol=1e-4)
     graphs = bridge.inspect(compiled).graphs
     assert sum(graph.runs[0] for graph in graphs) == 3
     assert len(graphs) == 1

@@ -274,6 +274,28 @@ def masked_scatter(x, mask, source):
     return loops("masked_scatter", [(shape, dtype_of(x)), ([1], "int64")], body, x, mask, flat)[0]
 
 
+@converts(aten.masked_scatter_backward.default)
+def masked_scatter_backward(grad_output, mask, sizes):
+    """The gradients where the mask is True, one after the other; zeros behind them."""
+    shape, name = shape_of(grad_output), dtype_of(grad_output)
+    length = element_count(sizes)
+
+    def body(out, taken, grad, where):
+        nest([length], lambda place: store(out, place, number(0, name)))
+        store(taken, [0], number(0, "int64"))
+
+        def at(place):
+            with T.If(tirx.And(element_of(where, place), taken[0] < extent(length))), T.Then():
+                store(out, [taken[0]], element_of(grad, place))
+                store(taken, [0], taken[0] + 1)
+
+        nest(shape, at)
+
+    made = loops("masked_scatter_backward", [([length], name), ([1], "int64")], body, grad_output,
+                 R.broadcast_to(mask, shape))[0]  # fmt: skip
+    return reshaped(made, sizes)
+
+
 def written(x: Expr, dim: int, index: Expr, src: Expr, combine) -> Expr:
     """x with `src` written where `index` says along a dimension. A 0-d src is written everywhere."""
     shape = shape_of(x)

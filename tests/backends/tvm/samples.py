@@ -82,6 +82,8 @@ RELATED: dict[OpOverload, tuple[str, ...]] = {
     aten.replication_pad1d_backward.default: ("nn.functional.pad",),
     aten.replication_pad2d_backward.default: ("nn.functional.pad",),
     aten.replication_pad3d_backward.default: ("nn.functional.pad",),
+    aten.masked_scatter_backward.default: ("masked_scatter",),
+    aten.linalg_solve_triangular.default: ("linalg.solve_triangular",),
     aten.embedding_dense_backward.default: ("nn.functional.embedding",),
 }  # fmt: skip
 """The OpInfos whose forward or backward holds the overload."""

@@ -14,10 +14,9 @@ from bridge.demo.digits import DigitNet
 Made = tuple[nn.Module, tuple[Any, ...], dict[str, Any], Callable[[Any], torch.Tensor]]
 """A module, the arguments and keyword arguments of a call, and a function from the call's result to the loss."""
 
-MODELS: dict[str, Callable[[], Made]] = {}
-"""What `model` has registered, by name. The same weights and inputs each time."""
+MODELS: dict[str, Callable[..., Made]] = {}
+"""What `model` has registered, by name: a function of the seed, 0 if not given; it fixes weights and inputs."""
 
-SEED = 0
 DECODER: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -44,11 +43,11 @@ class WithLoss(nn.Module):
         return self.loss(self.module(*args, **kwargs))
 
 
-def model(make: Callable[[], Made]) -> Callable[[], Made]:
+def model(make: Callable[[], Made]) -> Callable[..., Made]:
     """Register a model under the function's name."""
 
-    def seeded() -> Made:
-        torch.manual_seed(SEED)
+    def seeded(seed: int = 0) -> Made:
+        torch.manual_seed(seed)
         module, args, kwargs, loss = make()
         return module.train(), args, kwargs, loss
 

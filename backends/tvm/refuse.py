@@ -19,6 +19,7 @@ from bridge.ledger import DeadEnd
 
 OWN_NAMESPACES = ("aten", "prims")
 
+
 def refusal(node: fx.Node) -> Refusal | None:
     """Why TVM does not take a node, or None if it does. Picks from a tuple and size arithmetic are always taken."""
     if node.op != "call_function" or is_size(node):

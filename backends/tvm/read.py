@@ -134,7 +134,9 @@ class Reader:
             return self._call_tir(name, ty, expr)
         if op in ("relax.call_dps_packed", "relax.call_pure_packed"):
             arguments = expr.args[1:] if op == "relax.call_pure_packed" else self._fields(expr.args[1])
-            inputs = tuple(self._tensor(a) for a in arguments if isinstance(a.ty, relax.TensorType))
+            inputs = tuple(
+                self._tensor(a) for a in arguments if not isinstance(a.ty, relax.ShapeType | relax.TupleType)
+            )
             results = self._results(name, ty)
             self._steps.append(Call(name, inputs, results))
             return results if isinstance(ty, relax.TupleType) else results[0]
@@ -161,6 +163,9 @@ class Reader:
         return tuple(self._value(f"{name}_{i}", t) for i, t in enumerate(ty.fields))
 
     def _value(self, name: str, ty: Any) -> Value:
+        if not isinstance(ty, relax.TensorType):  # of a type that TVM has not: only call-outs touch it
+            self._values[name] = Value(name, (), "object")
+            return self._values[name]
         shape = tuple(Bodies({}, {}).index(e) for e in ty.shape.values)
         value = Value(name, shape, str(ty.dtype), tuple(self._strides.get(name, ())))
         self._values[name] = value

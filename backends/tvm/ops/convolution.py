@@ -73,7 +73,7 @@ def correlate(x: Expr, weight: Expr, sizes: Sequence[Size], window: Window) -> E
     def element(at, over, v, w):
         (n, o, *place), (c, *tap) = at, over
         source = window.read(place, tap)
-        value = guarded(v, (n, group_of(o) * in_group + c), source, space, [], dtype_of(x))
+        value = guarded(v, (n, group_of(o) * in_group + c), source, space, dtype_of(x))
         return value * w(o, c, *tap)
 
     return reduction("convolution", "sum", sizes, [in_group, *taps], element, x, weight)
@@ -90,8 +90,9 @@ def spread(x: Expr, weight: Expr, sizes: Sequence[Size], window: Window) -> Expr
         (n, b, *place), (a, *tap) = at, over
         stands, exact = window.standing(place, tap)
         channel = group_of(b) * in_group + a
-        value = guarded(v, (n, channel), stands, space, exact, dtype_of(x))
-        return value * w(channel, b - group_of(b) * out_group, *tap)
+        reached = tirx.all(*exact, *within(stands, space))
+        product = v(n, channel, *stands) * w(channel, b - group_of(b) * out_group, *tap)
+        return tirx.if_then_else(reached, product, number(0, dtype_of(x)))
 
     return reduction("transposed_convolution", "sum", sizes, [in_group, *taps], element, x, weight)
 
@@ -105,7 +106,7 @@ def of_weight(small: Expr, large: Expr, sizes: Sequence[Size], window: Window) -
     def element(at, over, s, v):
         (a, b, *tap), (n, *place) = at, over
         source = window.read(place, tap)
-        value = guarded(v, (n, group_of(a) * sizes[1] + b), source, space, [], dtype_of(large))
+        value = guarded(v, (n, group_of(a) * sizes[1] + b), source, space, dtype_of(large))
         return s(n, a, *place) * value
 
     return reduction("weight_gradient", "sum", sizes, [batch, *places], element, small, large)
@@ -116,7 +117,11 @@ def grouped(channels: Size, groups: int):
     return lambda c: extent(0) if groups == 1 else tirx.floordiv(c, channels // groups)
 
 
-def guarded(v, front, place: Sequence[Expr], space: Sequence[Size], also: Sequence[Expr], name: str) -> Expr:
-    """One element, 0 beyond the edges and where a condition fails; nothing is read there."""
-    inside = [c for i, n in zip(place, space, strict=True) for c in (i >= 0, i < extent(n))]
-    return tirx.if_then_else(tirx.all(*also, *inside), v(*front, *place), number(0, name))
+def guarded(v, front, place: Sequence[Expr], space: Sequence[Size], name: str) -> Expr:
+    """One element, 0 beyond the edges; nothing is read there."""
+    return tirx.if_then_else(tirx.all(*within(place, space)), v(*front, *place), number(0, name))
+
+
+def within(place: Sequence[Expr], space: Sequence[Size]) -> list[Expr]:
+    """The conditions under which a place lies in a space."""
+    return [c for i, n in zip(place, space, strict=True) for c in (i >= 0, i < extent(n))]

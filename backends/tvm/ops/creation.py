@@ -134,7 +134,7 @@ def linspace(start, end, steps, dtype, *, out):
         i = index[0]
         low = number(start, wide) + i.astype(wide) * number(step, wide)
         high = number(end, wide) - (number(steps - 1, wide) - i.astype(wide)) * number(step, wide)
-        return converted(tirx.Select(i < steps // 2, low, high), dtype_name(out.dtype))
+        return converted(tirx.Select(i < (steps + 1) // 2, low, high), dtype_name(out.dtype))
 
     return compute("linspace", [steps], element)
 

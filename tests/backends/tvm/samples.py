@@ -56,6 +56,7 @@ RELATED: dict[OpOverload, tuple[str, ...]] = {
     aten.nll_loss2d_backward.default: ("nn.functional.cross_entropy",),
     aten.native_layer_norm_backward.default: ("native_layer_norm",),
     aten.native_group_norm_backward.default: ("native_group_norm",),
+    aten._native_batch_norm_legit.no_stats: ("nn.functional.instance_norm",),
     aten.native_batch_norm_backward.default: ("native_batch_norm",),
     aten.add.Scalar: ("tan", "acos", "log1p"),
     aten.sub.Scalar: ("cov", "pow", "acosh"),
@@ -150,7 +151,10 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten.max_pool2d_with_indices_backward.default: lambda: [
         pooled([3, 2], [2, 2], [1, 1]), pooled([2, 2], [1, 1], [0, 0]),
     ],
-    prims.iota.default: lambda: [],
+    prims.iota.default: lambda: [(5,)],
+    aten.arange.default: lambda: [(7,), (3.5,)],
+    aten.copysign.Scalar: lambda: [(randn(5), -3.0), (integers(5), 2)],
+    aten.replication_pad3d_backward.default: lambda: [(randn(1, 2, 4, 5, 7), randn(1, 2, 2, 3, 3), [3, 1, 0, 2, 1, 1])],
     aten._batch_norm_with_update_functional.default: lambda: [(*c[:5], *c[6:]) for c in batch_norm(True)[:1]],
     aten.batch_norm_backward.default: lambda: [
         (randn(3, 4, 5), randn(3, 4, 5), randn(4), randn(4), torch.rand(4), randn(4), torch.rand(4) + 0.5, update, 1e-5,
@@ -165,6 +169,9 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
 """Arguments for the others."""
 
 KEYWORDS: dict[OpOverload, list[dict[str, Any]]] = {
+    prims.iota.default: [
+        {"start": 2, "step": 3, "dtype": torch.int32, "device": torch.device("cpu"), "requires_grad": False},
+    ],
     aten.div.Scalar_mode: [{"rounding_mode": "floor"}, {"rounding_mode": "trunc"}],
 }
 """Keyword arguments that each of `OWN`'s calls is made with, where it needs some."""

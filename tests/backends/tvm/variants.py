@@ -11,10 +11,22 @@ from torch._ops import OpOverload
 from bridge.backends.tvm.table import Conversion
 from tests.backends.tvm.calls import Call
 
+aten = torch.ops.aten
+
 SPECIAL = (nan, inf, -inf, 0.0, -0.0, 1e-40, 3.5, -2.5, 1e30)
 
 
-NO_SPECIAL_VALUES: dict[OpOverload, str] = {}
+ORDER = "whether infinities of both signs meet depends on the order of the sums"
+PADDING = "whether a weight of NaN is multiplied by the padding depends on the library"
+
+NO_SPECIAL_VALUES: dict[OpOverload, str] = {
+    aten._scaled_dot_product_flash_attention_for_cpu.default: ORDER,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: ORDER,
+    aten.native_group_norm.default: ORDER,
+    aten.native_group_norm_backward.default: ORDER,
+    aten.convolution.default: PADDING,
+    aten.convolution_backward.default: PADDING,
+}
 """Overloads whose results for special values are nobody's promise, and why."""
 
 
@@ -57,11 +69,10 @@ def layouts(call: Call) -> Iterator[Call]:
 
 
 def extents(call: Call) -> Iterator[Call]:
-    """An element-wise call of tensors with no elements, one element, and no dimensions."""
+    """An element-wise call of tensors with no elements, and with no dimensions."""
     shapes = {t.shape for t in call.tensors}
     if len(shapes) == 1 and call.tensors[0].numel():
         yield call.mapped(lambda t: t.reshape(-1)[:0])
-        yield call.mapped(lambda t: t.reshape(-1)[:1])
         yield call.mapped(lambda t: t.reshape(-1)[0])
 
 

@@ -173,6 +173,27 @@ def pointwise(name: str, element: Callable[..., Expr], *operands: Expr) -> Expr:
     return compute(name, broadcast_shape(*shapes), at, *tensors)
 
 
+ELEMENTS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
+    "divide": lambda a, b: a / b, "equal": lambda a, b: a.equal(b), "less": lambda a, b: a < b,
+    "less_equal": lambda a, b: a <= b, "greater": lambda a, b: a > b, "greater_equal": lambda a, b: a >= b,
+    "logical_and": tirx.And, "logical_or": tirx.Or, "bitwise_and": tirx.bitwise_and, "bitwise_or": tirx.bitwise_or,
+    "bitwise_xor": tirx.bitwise_xor,
+}  # fmt: skip
+"""Relax's ops of two tensors, for one element."""
+
+
+def binary(op: Callable[..., Expr], a: Expr, b: Expr) -> Expr:
+    """Relax's own op of two tensors that are broadcast, or the same element by element.
+
+    TVM gives up the shape of a result where it cannot tell that two symbolic sizes are equal, and folds x * 0 to 0.
+    """
+    known = all(isinstance(n, int) for x in (a, b) for n in shape_of(x))
+    if known and not (0 in (constant_value(a), constant_value(b)) and dtype_of(a).startswith("float")):
+        return op(a, b)
+    return pointwise(op.__name__, ELEMENTS[op.__name__], a, b)
+
+
 def exactly(value: float, name: str) -> Expr:
     """A constant in an element-wise kernel. Zero is hidden from TVM's folding, to which x * 0 is 0 for a NaN too."""
     if value != 0 or name not in ("float32", "float64"):

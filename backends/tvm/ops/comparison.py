@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from bridge.backends.tvm.compat import R, dtype_of, is_tensor, number, tirx, unequal
-from bridge.backends.tvm.kernels import cast, pointwise, scalar
+from bridge.backends.tvm.kernels import binary, cast, pointwise, scalar
 from bridge.backends.tvm.table import Promote, converts
 
 aten = torch.ops.aten
@@ -13,7 +13,7 @@ aten = torch.ops.aten
 
 @converts(aten.eq.Tensor, aten.eq.Scalar, promote=Promote.ALWAYS_BOOL, symbolic=True)
 def eq(x, other):
-    return R.equal(*ordered(x, other))
+    return binary(R.equal, *ordered(x, other))
 
 
 @converts(aten.ne.Tensor, aten.ne.Scalar, promote=Promote.ALWAYS_BOOL, symbolic=True)
@@ -23,32 +23,32 @@ def ne(x, other):
 
 @converts(aten.lt.Tensor, aten.lt.Scalar, promote=Promote.ALWAYS_BOOL, symbolic=True)
 def lt(x, other):
-    return R.less(*ordered(x, other))
+    return binary(R.less, *ordered(x, other))
 
 
 @converts(aten.le.Tensor, aten.le.Scalar, promote=Promote.ALWAYS_BOOL, symbolic=True)
 def le(x, other):
-    return R.less_equal(*ordered(x, other))
+    return binary(R.less_equal, *ordered(x, other))
 
 
 @converts(aten.gt.Tensor, aten.gt.Scalar, promote=Promote.ALWAYS_BOOL, symbolic=True)
 def gt(x, other):
-    return R.greater(*ordered(x, other))
+    return binary(R.greater, *ordered(x, other))
 
 
 @converts(aten.ge.Tensor, aten.ge.Scalar, promote=Promote.ALWAYS_BOOL, symbolic=True)
 def ge(x, other):
-    return R.greater_equal(*ordered(x, other))
+    return binary(R.greater_equal, *ordered(x, other))
 
 
 @converts(aten.logical_and.default, symbolic=True)
 def logical_and(x, other):
-    return R.logical_and(cast(x, "bool"), cast(other, "bool"))
+    return binary(R.logical_and, cast(x, "bool"), cast(other, "bool"))
 
 
 @converts(aten.logical_or.default, symbolic=True)
 def logical_or(x, other):
-    return R.logical_or(cast(x, "bool"), cast(other, "bool"))
+    return binary(R.logical_or, cast(x, "bool"), cast(other, "bool"))
 
 
 @converts(aten.logical_xor.default, symbolic=True)
@@ -65,17 +65,17 @@ def logical_not(x):
 
 @converts(aten.bitwise_and.Tensor, aten.bitwise_and.Scalar, promote=Promote.DEFAULT, symbolic=True)
 def bitwise_and(x, other):
-    return R.logical_and(x, other) if dtype_of(x) == "bool" else R.bitwise_and(x, other)
+    return binary(R.logical_and, x, other) if dtype_of(x) == "bool" else binary(R.bitwise_and, x, other)
 
 
 @converts(aten.bitwise_or.Tensor, aten.bitwise_or.Scalar, promote=Promote.DEFAULT, symbolic=True)
 def bitwise_or(x, other):
-    return R.logical_or(x, other) if dtype_of(x) == "bool" else R.bitwise_or(x, other)
+    return binary(R.logical_or, x, other) if dtype_of(x) == "bool" else binary(R.bitwise_or, x, other)
 
 
 @converts(aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar, promote=Promote.DEFAULT, symbolic=True)
 def bitwise_xor(x, other):
-    return pointwise("bitwise_xor", unequal, x, other) if dtype_of(x) == "bool" else R.bitwise_xor(x, other)
+    return pointwise("bitwise_xor", unequal, x, other) if dtype_of(x) == "bool" else binary(R.bitwise_xor, x, other)
 
 
 @converts(aten.bitwise_not.default, symbolic=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from bridge.backends.tvm.compat import Expr, R, Size, dtype_of, extent, number, reshaped, shape_of, tirx
-from bridge.backends.tvm.kernels import reduction
+from bridge.backends.tvm.kernels import binary, reduction
 from bridge.backends.tvm.ops.pooling import spatial
 from bridge.backends.tvm.table import Accumulate, converts
 
@@ -21,7 +21,7 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
     made = how(input, weight, sizes, Window(len(sizes) - 2, stride, padding, dilation, groups))
     if bias is None:
         return made
-    return R.add(made, reshaped(bias, [shape_of(bias)[0], *(1 for _ in sizes[2:])]))
+    return binary(R.add, made, reshaped(bias, [shape_of(bias)[0], *(1 for _ in sizes[2:])]))
 
 
 @converts(aten.convolution_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from bridge.backends.tvm.compat import Expr, R, dtype_of, extent, number, shape_of, tirx
-from bridge.backends.tvm.kernels import compute, pointwise
+from bridge.backends.tvm.kernels import binary, compute, pointwise
 from bridge.backends.tvm.ops.indexing import held_inside, inside_of, poison
 from bridge.backends.tvm.ops.reduction import total
 from bridge.backends.tvm.table import Accumulate, converts
@@ -25,13 +25,13 @@ def nll_loss_forward(x, target, weight, reduction, ignore_index, *, sizes):
         return losses, shares if class_dim(x) == 0 else R.zeros(sizes[1], dtype_of(x))
     whole = total(shares, None, False)
     summed = total(losses, None, False)
-    return (R.divide(summed, whole) if reduction == MEAN else summed), whole
+    return (binary(R.divide, summed, whole) if reduction == MEAN else summed), whole
 
 
 @converts(aten.nll_loss_backward.default, aten.nll_loss2d_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def nll_loss_backward(grad_output, x, target, weight, reduction, ignore_index, total_weight):
     shares = weights(x, target, weight, ignore_index)
-    grad = R.divide(grad_output, total_weight) if reduction == MEAN else grad_output
+    grad = binary(R.divide, grad_output, total_weight) if reduction == MEAN else grad_output
     each = pointwise(
         "share", lambda g, w: tirx.Select(w == number(0, w), number(0, w), g * w * number(-1, g)), grad, shares
     )

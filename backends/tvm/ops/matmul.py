@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from bridge.backends.tvm.compat import Expr, R, dtype_of, shape_of
-from bridge.backends.tvm.kernels import reduction, scalar
+from bridge.backends.tvm.kernels import binary, reduction, scalar
 from bridge.backends.tvm.table import Accumulate, converts
 
 aten = torch.ops.aten
@@ -82,7 +82,7 @@ def blended(x: Expr, made: Expr, beta, alpha) -> Expr:
     """beta times x plus alpha times the product. With a beta of 0 nothing of x is read, not even a NaN."""
     name = dtype_of(made)
     if alpha != 1:
-        made = R.multiply(made, scalar(alpha, name))
+        made = binary(R.multiply, made, scalar(alpha, name))
     if isinstance(beta, (int, float)) and beta == 0:
         return made
-    return R.add(x if beta == 1 else R.multiply(x, scalar(beta, name)), made)
+    return binary(R.add, x if beta == 1 else binary(R.multiply, x, scalar(beta, name)), made)

@@ -18,7 +18,7 @@ from bridge.backends.tvm.compat import (
     size_product,
     tirx,
 )
-from bridge.backends.tvm.kernels import pointwise, reduced
+from bridge.backends.tvm.kernels import binary, pointwise, reduced
 from bridge.backends.tvm.ops.reduction import average, total
 from bridge.backends.tvm.table import Accumulate, converts
 
@@ -39,7 +39,7 @@ def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, we
     want_x, want_w, want_b = output_mask
     dx = dw = db = None
     if want_x:
-        dx = of_input(grad_out if weight is None else R.multiply(grad_out, weight), input, mean, rstd, dims)
+        dx = of_input(grad_out if weight is None else binary(R.multiply, grad_out, weight), input, mean, rstd, dims)
     if want_w:
         dw = reduced("dweight", "sum", times_normalised, [grad_out, input, mean, rstd], outer, False)
     if want_b:
@@ -65,7 +65,7 @@ def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, g
     mean, rstd = reshaped(mean, [N, group, 1, 1]), reshaped(rstd, [N, group, 1, 1])
     dx = dw = db = None
     if want_x:
-        scaled_grad = grad if weight is None else R.multiply(grad, reshaped(weight, [1, group, C // group, 1]))
+        scaled_grad = grad if weight is None else binary(R.multiply, grad, reshaped(weight, [1, group, C // group, 1]))
         dx = reshaped(of_input(scaled_grad, x, mean, rstd, [2, 3]), shape_of(input))
     if want_w:
         dw = reshaped(reduced("dweight", "sum", times_normalised, [grad, x, mean, rstd], [0, 3], False), [C])
@@ -125,8 +125,8 @@ def native_batch_norm_backward(
     dims = [d for d in range(rank) if d != 1]
     dx = dw = db = None
     if want_x:
-        grad = grad_out if weight is None else R.multiply(grad_out, channelwise(weight, rank))
-        dx = of_input(grad, input, mean, rstd, dims) if train else R.multiply(grad, rstd)
+        grad = grad_out if weight is None else binary(R.multiply, grad_out, channelwise(weight, rank))
+        dx = of_input(grad, input, mean, rstd, dims) if train else binary(R.multiply, grad, rstd)
     if want_w:
         dw = reduced("dweight", "sum", times_normalised, [grad_out, input, mean, rstd], dims, False)
     if want_b:
@@ -157,7 +157,7 @@ def weight_norm_backward(grad_w, saved_v, saved_g, saved_norms, dim):
     def of_v(d, e, length, n, a):
         return (length / n) * (d - e * (a / (n * n)))
 
-    return pointwise("dv", of_v, grad_w, saved_v, saved_g, saved_norms, along), R.divide(along, saved_norms)
+    return pointwise("dv", of_v, grad_w, saved_v, saved_g, saved_norms, along), binary(R.divide, along, saved_norms)
 
 
 def all_but(x: Expr, dim: int) -> list[int]:
@@ -224,8 +224,8 @@ def of_input(grad: Expr, x: Expr, mean: Expr, rstd: Expr, dims: Sequence[int]) -
 
 def scaled(x: Expr, weight: Expr | None, bias: Expr | None) -> Expr:
     if weight is not None:
-        x = R.multiply(x, weight)
-    return x if bias is None else R.add(x, bias)
+        x = binary(R.multiply, x, weight)
+    return x if bias is None else binary(R.add, x, bias)
 
 
 def channelwise(x: Expr | None, rank: int) -> Expr | None:

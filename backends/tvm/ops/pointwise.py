@@ -20,7 +20,7 @@ from bridge.backends.tvm.compat import (
     smaller,
     tirx,
 )
-from bridge.backends.tvm.kernels import pointwise, scalar
+from bridge.backends.tvm.kernels import binary, pointwise, scalar
 from bridge.backends.tvm.table import Promote, converts
 
 aten = torch.ops.aten
@@ -30,30 +30,30 @@ aten = torch.ops.aten
 def add(x, other, alpha):
     other = scaled(other, alpha)
     if dtype_of(x) == "bool":
-        return R.logical_or(x, other)
-    return plainly(R.add, lambda a, b: a + b, x, other)
+        return binary(R.logical_or, x, other)
+    return binary(R.add, x, other)
 
 
 @converts(aten.sub.Tensor, aten.sub.Scalar, promote=Promote.DEFAULT, symbolic=True)
 def sub(x, other, alpha):
-    return plainly(R.subtract, lambda a, b: a - b, x, scaled(other, alpha))
+    return binary(R.subtract, x, scaled(other, alpha))
 
 
 @converts(aten.rsub.Tensor, aten.rsub.Scalar, promote=Promote.DEFAULT, symbolic=True)
 def rsub(x, other, alpha):
-    return plainly(R.subtract, lambda a, b: a - b, other, scaled(x, alpha))
+    return binary(R.subtract, other, scaled(x, alpha))
 
 
 @converts(aten.mul.Tensor, aten.mul.Scalar, promote=Promote.DEFAULT, symbolic=True)
 def mul(x, other):
     if dtype_of(x) == "bool":
-        return R.logical_and(x, other)
-    return plainly(R.multiply, lambda a, b: a * b, x, other)
+        return binary(R.logical_and, x, other)
+    return binary(R.multiply, x, other)
 
 
 @converts(aten.div.Tensor, aten.div.Scalar, promote=Promote.INT_TO_FLOAT, symbolic=True)
 def div(x, other):
-    return plainly(R.divide, lambda a, b: a / b, x, other)
+    return binary(R.divide, x, other)
 
 
 def only_rounding_of_floats(x, other, rounding_mode):
@@ -92,19 +92,19 @@ def fmod(x, other):
 
 @converts(aten.maximum.default, promote=Promote.DEFAULT, symbolic=True)
 def maximum(x, other):
-    return R.logical_or(x, other) if dtype_of(x) == "bool" else pointwise("maximum", larger, x, other)
+    return binary(R.logical_or, x, other) if dtype_of(x) == "bool" else pointwise("maximum", larger, x, other)
 
 
 @converts(aten.minimum.default, promote=Promote.DEFAULT, symbolic=True)
 def minimum(x, other):
-    return R.logical_and(x, other) if dtype_of(x) == "bool" else pointwise("minimum", smaller, x, other)
+    return binary(R.logical_and, x, other) if dtype_of(x) == "bool" else pointwise("minimum", smaller, x, other)
 
 
 @converts(aten.fmax.default, promote=Promote.DEFAULT, symbolic=True)
 def fmax(x, other):
     """A NaN loses against a number."""
     if dtype_of(x) == "bool":
-        return R.logical_or(x, other)
+        return binary(R.logical_or, x, other)
     return pointwise("fmax", lambda a, b: tirx.Select(tirx.Or(a >= b, is_nan(b)), a, b), x, other)
 
 
@@ -112,7 +112,7 @@ def fmax(x, other):
 def fmin(x, other):
     """A NaN loses against a number."""
     if dtype_of(x) == "bool":
-        return R.logical_and(x, other)
+        return binary(R.logical_and, x, other)
     return pointwise("fmin", lambda a, b: tirx.Select(tirx.Or(a <= b, is_nan(b)), a, b), x, other)
 
 
@@ -204,20 +204,13 @@ def lerp(x, end, weight):
 @converts(aten.addcmul.default, promote=Promote.DEFAULT, symbolic=True)
 def addcmul(x, tensor1, tensor2, value):
     if dtype_of(x) == "bool":
-        return R.logical_or(x, R.logical_and(tensor1, tensor2))
+        return binary(R.logical_or, x, binary(R.logical_and, tensor1, tensor2))
     return pointwise("addcmul", lambda a, b, c, v: a + v * b * c, x, tensor1, tensor2, scalar(value, dtype_of(x)))
 
 
 @converts(aten.addcdiv.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
 def addcdiv(x, tensor1, tensor2, value):
     return pointwise("addcdiv", lambda a, b, c, v: a + v * (b / c), x, tensor1, tensor2, scalar(value, dtype_of(x)))
-
-
-def plainly(op, element, x: Expr, other: Expr) -> Expr:
-    """Relax's own op; with a constant zero an element-wise kernel, since TVM folds `x * 0` to 0 and `x + 0` to x."""
-    if 0 in (constant_value(x), constant_value(other)) and is_float(dtype_of(x)):
-        return pointwise(op.__name__, element, x, other)
-    return op(x, other)
 
 
 def scaled(x: Expr, alpha) -> Expr:
@@ -273,7 +266,7 @@ def integer_power(base: Expr, exponent: Expr) -> Expr:
     result, square = const(1, base), base
     for bit in range(6):
         result = pointwise("power_bit", times_if_bit(bit), result, square, exponent)
-        square = R.multiply(square, square)
+        square = binary(R.multiply, square, square)
     return pointwise("power_of_negative", unless_negative, result, base, exponent)
 
 

@@ -20,7 +20,7 @@ from bridge.backends.tvm.compat import (
     smaller,
     tirx,
 )
-from bridge.backends.tvm.kernels import compute, loops, nest, reduction, store
+from bridge.backends.tvm.kernels import binary, compute, loops, nest, reduction, store
 from bridge.backends.tvm.table import Accumulate, converts
 
 aten = torch.ops.aten
@@ -181,6 +181,6 @@ def of_grid(grad: Expr, input: Expr, grid: Expr, mode: int, how: Sampling) -> Ex
         name = "moved_along_rows" if rows else "moved_along_columns"
         return reduction(name, "sum", shape, [channels], element, grad, input, *how.places(grid))
 
-    along_y, along_x = (R.multiply(moved_along(d == 0), slope) for d, slope in enumerate(how.slopes(grid)))
+    along_y, along_x = (binary(R.multiply, moved_along(d == 0), slope) for d, slope in enumerate(how.slopes(grid)))
     pair = [*shape, 1]
     return R.concat([reshaped(along_x, pair), reshaped(along_y, pair)], axis=3)

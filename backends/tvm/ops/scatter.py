@@ -25,7 +25,7 @@ from bridge.backends.tvm.compat import (
     tirx,
     torch_dtype,
 )
-from bridge.backends.tvm.kernels import broadcast_index, cast, loops, named, nest, pointwise, scalar, store
+from bridge.backends.tvm.kernels import binary, broadcast_index, cast, loops, named, nest, pointwise, scalar, store
 from bridge.backends.tvm.ops.indexing import (
     Indexing,
     element_count,
@@ -92,7 +92,7 @@ def neutral(reduce: str, name: str) -> float:
 
 @converts(aten.index_add.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def index_add(x, dim, index, source, alpha):
-    source = source if alpha == 1 else R.multiply(source, const(alpha, source))
+    source = source if alpha == 1 else binary(R.multiply, source, const(alpha, source))
     return written_along(x, dim, index, source, added)
 
 

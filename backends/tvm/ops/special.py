@@ -7,7 +7,7 @@ import math
 import torch
 
 from bridge.backends.tvm.compat import Expr, R, c_function, dtype_of, is_float, is_nan, number, power, tirx
-from bridge.backends.tvm.kernels import pointwise, scalar
+from bridge.backends.tvm.kernels import binary, pointwise, scalar
 from bridge.backends.tvm.table import Promote, converts
 
 aten = torch.ops.aten
@@ -54,7 +54,7 @@ def round_decimals(x, decimals):
         return x
     tens = scalar(10.0 ** abs(decimals), dtype_of(x))
     if decimals < 0:
-        return R.multiply(pointwise("round", lambda v, t: tirx.nearbyint(v / t), x, tens), tens)
+        return binary(R.multiply, pointwise("round", lambda v, t: tirx.nearbyint(v / t), x, tens), tens)
     return pointwise("round", lambda v, t: tirx.nearbyint(v * t) / t, x, tens)
 
 

@@ -17,7 +17,7 @@ from bridge.backends.tvm.compat import (
     tirx,
     wide,
 )
-from bridge.backends.tvm.kernels import pointwise
+from bridge.backends.tvm.kernels import binary, pointwise
 from bridge.backends.tvm.table import Promote, converts
 
 aten = torch.ops.aten
@@ -106,7 +106,7 @@ def reciprocal(x):
 
 @converts(aten.square.default, promote=Promote.DEFAULT, symbolic=True)
 def square(x):
-    return R.multiply(x, x)
+    return binary(R.multiply, x, x)
 
 
 @converts(aten.neg.default, promote=Promote.DEFAULT, symbolic=True)

@@ -56,7 +56,6 @@ RELATED: dict[OpOverload, tuple[str, ...]] = {
     aten.nll_loss2d_backward.default: ("nn.functional.cross_entropy",),
     aten.native_layer_norm_backward.default: ("native_layer_norm",),
     aten.native_group_norm_backward.default: ("native_group_norm",),
-    aten._native_batch_norm_legit.no_stats: ("nn.functional.instance_norm",),
     aten.native_batch_norm_backward.default: ("native_batch_norm",),
     aten.add.Scalar: ("tan", "acos", "log1p"),
     aten.sub.Scalar: ("cov", "pow", "acosh"),
@@ -155,6 +154,7 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten.arange.default: lambda: [(7,), (3.5,)],
     aten.copysign.Scalar: lambda: [(randn(5), -3.0), (integers(5), 2)],
     aten.replication_pad3d_backward.default: lambda: [(randn(1, 2, 4, 5, 7), randn(1, 2, 2, 3, 3), [3, 1, 0, 2, 1, 1])],
+    aten._native_batch_norm_legit.no_stats: lambda: [(*c[:3], *c[5:]) for c in batch_norm(True)],
     aten._batch_norm_with_update_functional.default: lambda: [(*c[:5], *c[6:]) for c in batch_norm(True)[:1]],
     aten.batch_norm_backward.default: lambda: [
         (randn(3, 4, 5), randn(3, 4, 5), randn(4), randn(4), torch.rand(4), randn(4), torch.rand(4) + 0.5, update, 1e-5,

@@ -46,10 +46,8 @@ def test_another_device_than_the_graphs_is_refused() -> None:
 
 
 def test_the_rows_own_reason_is_the_detail() -> None:
-    x, index = randn(3), torch.tensor([0, 1])
-    refused = told(aten.scatter_reduce.two, x, 0, index, x, "mean")
-    assert refused is not None
-    assert refused.detail == "reduce='mean' with include_self=True"
+    refused = told(aten.grid_sampler_2d.default, randn(1, 1, 4, 4), randn(1, 2, 2, 2), 2, 0, True)
+    assert refused == Refusal(DeadEnd.COVERAGE, "interpolation_mode=2 with padding_mode=0", "row refuses")
 
 
 @pytest.mark.parametrize(

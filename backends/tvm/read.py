@@ -163,7 +163,7 @@ class Reader:
         return tuple(self._value(f"{name}_{i}", t) for i, t in enumerate(ty.fields))
 
     def _value(self, name: str, ty: Any) -> Value:
-        if not isinstance(ty, relax.TensorType):  # of a type that TVM has not: only call-outs touch it
+        if not isinstance(ty, relax.TensorType) or ty.shape is None:  # only call-outs touch what TVM has no type for
             self._values[name] = Value(name, (), "object")
             return self._values[name]
         shape = tuple(Bodies({}, {}).index(e) for e in ty.shape.values)

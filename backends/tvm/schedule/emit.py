@@ -33,6 +33,10 @@ def int64(value: int) -> Any:
     return tirx.IntImm("int64", value)
 
 
+ON_THE_STACK = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
+"""Without it TVM asks its runtime for the memory of a buffer, and gives it back, each time a loop gets there."""
+
+
 class Code:
     """Statements under construction, in nested scopes. What is bound in a scope is known in the scopes inside it."""
 
@@ -91,7 +95,7 @@ class Code:
     def local(self, dtype: str, lanes: int, depth: int | None = None) -> Any:
         """A small buffer that lives in registers."""
         buffer = tirx.decl_buffer((int64(lanes),), dtype, self.name("a"), scope="local")
-        self.add(tirx.AllocBuffer(buffer), depth)
+        self.add(tirx.AllocBuffer(buffer, ON_THE_STACK), depth)
         return buffer
 
     def finish(self) -> Any:

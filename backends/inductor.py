@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout_inputs
@@ -34,8 +36,9 @@ class Inductor:
         return None
 
     def build(self, node: fx.Node) -> tuple[Callable[..., Any], dict[str, int]]:
-        """Compile the node by itself. Raises whatever Inductor raises."""
+        """Compile the node and run it once, on zeros, to see what it dispatches. Raises whatever Inductor raises."""
         from torch._inductor import standalone_compile
+        from torch._subclasses.fake_tensor import unset_fake_temporarily
 
         module = alone(node)
         examples = [source.meta["val"] for source in callout_inputs(node)]
@@ -46,7 +49,8 @@ class Inductor:
             results = compiled(*values)
             return results[0] if has_one else results
 
-        return call, {}
+        with unset_fake_temporarily():  # a graph is compiled while torch is still tracing
+            return call, dispatched(call, [zeros(value) for value in examples])
 
 
 def alone(node: fx.Node) -> fx.GraphModule:
@@ -62,6 +66,26 @@ def alone(node: fx.Node) -> fx.GraphModule:
     else:
         graph.output(tuple(graph.call_function(operator.getitem, (made, place)) for place in range(len(value))))
     return fx.GraphModule({}, graph)
+
+
+def zeros(like: torch.Tensor) -> torch.Tensor:
+    """A tensor as a fake one says, of zeros."""
+    made = torch.empty_strided(tuple(like.shape), like.stride(), dtype=like.dtype, device=like.device)
+    return made.zero_()
+
+
+def dispatched(call: Callable[..., Any], values: Sequence[torch.Tensor]) -> dict[str, int]:
+    """Which overloads a call on these values dispatches, and how often."""
+    counts: Counter[str] = Counter()
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            counts[str(func)] += 1
+            return func(*args, **(kwargs or {}))
+
+    with Count():
+        call(*values)
+    return dict(counts)
 
 
 def _tensors(values: list[Any]) -> list[Any]:

@@ -47,6 +47,8 @@ def compile(
     a callable. Both offer `.ledger`, `.placement` and `.explain()`. Without a first argument this is a decorator.
 
     target: "tvm"; "inductor" and "eager" for comparison; or a TVM target such as {"kind": "llvm", "mcpu": "core-avx2"}.
+    fallback: who takes what TVM does not, in order: ["eager"] if not given, or ["inductor", "eager"], where Inductor
+        compiles each such node by itself.
     options: further fields of `Options`, or whole `Options`, which then stand for all the other arguments.
 
     Raises NotCompilable for what is neither a module nor a function or has no data to run on, UnknownTarget for a

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from bridge.errors import BadOption
 
 FALLBACK_ON_CPU: tuple[str, ...] = ("eager",)
+FALLBACKS = ("inductor", "eager")
+"""The backends that an order of fallbacks can name."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,16 @@ class Options:
             raise BadOption(f"partitioner={self.partitioner!r}: choose 'min_cut' or 'default'")
         if self.dynamic not in (None, True, False):
             raise BadOption(f"dynamic={self.dynamic!r}: choose None, True or False")
+        if self.order[-1:] != ("eager",) or any(name not in FALLBACKS for name in self.order):
+            names = ", ".join(map(repr, FALLBACKS))
+            raise BadOption(f"fallback={self.fallback!r}: name backends among {names}, 'eager' at the end")
         if self.timeout <= 0:
             raise BadOption(f"timeout={self.timeout!r}: give seconds above zero")
 
     @property
     def order(self) -> tuple[str, ...]:
         """The backends that take what TVM does not, in the order in which they are asked."""
-        return FALLBACK_ON_CPU if self.fallback is None else self.fallback
+        return FALLBACK_ON_CPU if self.fallback is None else tuple(self.fallback)
 
     def updated(self, changes: Mapping[str, Any]) -> Options:
         """These options with some changed. Raises BadOption for a name that is none of them."""

@@ -1,6 +1,6 @@
 """The whole compiler on one page: a captured graph in, a program out.
 
-    passes → partition → lower → build → program
+    passes → partition → lower → build → call-outs → program
 
 The one way back is here too. What fails to convert or to build is first built apart from its neighbours and then given
 to the next backend, with an event, and the graph is lowered again; each turn leaves less to try.
@@ -9,14 +9,20 @@ to the next backend, with an event, and the graph is lowered again; each turn le
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import fx
 
 from bridge.backends.eager import Eager
+from bridge.backends.inductor import Inductor
 from bridge.backends.library import Library
 from bridge.backends.tvm import threads
 from bridge.backends.tvm.backend import Tvm
 from bridge.backends.tvm.build import BuildFailed, Built, build
 from bridge.backends.tvm.lower import Lowered, NodeFailed, lower
 from bridge.backends.tvm.program import program
+from bridge.ir.backend import Backend
 from bridge.ir.compiled import CompiledGraph, Way
 from bridge.ir.joint import Graph
 from bridge.ir.nodes import op_name, shapes_and_dtypes
@@ -29,6 +35,7 @@ from bridge.passes import PASSES
 from bridge.versions import findings
 
 WAYS = {"tvm": Way.GENERATED, "library": Way.LIBRARY}
+FALLBACKS: Mapping[str, type[Backend]] = {"inductor": Inductor, "eager": Eager}
 
 
 def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
@@ -36,11 +43,11 @@ def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGra
     _record_installation(ledger)
     for improve in PASSES:
         graph = improve(graph, ledger)
-    backends = [Tvm(options.denied), Eager()]
-    placement = place(graph, backends, ledger, Library(options.library))
-    ways = {name: WAYS.get(backend, Way.FALLBACK) for name, backend in placement.items()}
-    lowered, built = _built(graph, ways, options, ledger)
-    return program(lowered, built, ledger)
+    fallbacks = [FALLBACKS[name]() for name in options.order]
+    library = Library(options.library)
+    placement = place(graph, [Tvm(options.denied), *fallbacks], ledger, library)
+    lowered, built = _built(graph, placement, fallbacks, options, ledger)
+    return program(lowered, built, _call_outs(graph, placement, fallbacks, library, ledger), ledger)
 
 
 def _record_installation(ledger: Ledger) -> None:
@@ -54,16 +61,26 @@ def _record_installation(ledger: Ledger) -> None:
             ledger.record(event)
 
 
-def _built(graph: Graph, ways: dict[str, Way], options: Options, ledger: Ledger) -> tuple[Lowered, Built]:
+def _built(
+    graph: Graph, placement: dict[str, str], fallbacks: Sequence[Backend], options: Options, ledger: Ledger
+) -> tuple[Lowered, Built]:
     """Lower and build until nothing fails. A kernel that fails is split into its nodes, then they are given away."""
     apart: set[str] = set()
+
+    def give_away(names: Sequence[str], detail: str, kind: str) -> None:
+        for node in graph.nodes:
+            if node.name in names:
+                placement[node.name] = next(b.name for b in fallbacks if b.accepts(node) is None)
+                ledger.record(_failure(graph, node, detail, kind, placement[node.name], started))
+
     while True:
         started = time.perf_counter()
+        ways = {name: WAYS.get(backend, Way.FALLBACK) for name, backend in placement.items()}
         try:
             lowered = lower(graph, ways)
             return lowered, build(lowered, options, apart)
         except NodeFailed as failed:
-            _give_away(graph, [failed.node.name], f"a row failed: {failed.reason}", "row failed", started, ways, ledger)
+            give_away([failed.node.name], f"a row failed: {failed.reason}", "row failed")
         except BuildFailed as failed:
             kind = {"died": "compiler died", "hung": "compiler hung"}.get(failed.kind, "build failed")
             for nodes, detail in _blamed(lowered, options, apart, failed):
@@ -71,7 +88,7 @@ def _built(graph: Graph, ways: dict[str, Way], options: Options, ledger: Ledger)
                 if fresh and len(nodes) > 1:
                     apart.update(fresh)
                 else:
-                    _give_away(graph, nodes, detail, kind, started, ways, ledger)
+                    give_away(nodes, detail, kind)
 
 
 def _blamed(lowered: Lowered, options: Options, apart: set[str], failed: BuildFailed) -> list[tuple[list[str], str]]:
@@ -88,28 +105,52 @@ def _blamed(lowered: Lowered, options: Options, apart: set[str], failed: BuildFa
     return [(nodes, detail) for nodes, detail in found if nodes] or [(generated, failed.detail)]
 
 
-def _give_away(
-    graph: Graph, names: list[str], detail: str, kind: str, started: float, ways: dict[str, Way], ledger: Ledger
-) -> None:
-    """Nodes that TVM could not build go to the next backend."""
-    by_name = {n.name: n for n in graph.nodes}
-    for name in names:
-        node = by_name[name]
-        shapes, dtypes = shapes_and_dtypes(tensors_of(node))
-        ways[name] = Way.FALLBACK
-        ledger.record(
-            Event(
-                DeadEnd.MAINTENANCE,
-                op=op_name(node),
-                detail=detail,
-                kind=kind,
-                graph=graph.name,
-                phase=graph.phase.value,
-                backend="eager",
-                shapes=shapes,
-                dtypes=dtypes,
-                seconds=time.perf_counter() - started,
-                source=source_line(node),
-                node=name,
-            )
-        )
+def _call_outs(
+    graph: Graph, placement: Mapping[str, str], fallbacks: Sequence[Backend], library: Backend, ledger: Ledger
+) -> dict[str, tuple[Callable[..., Any], Mapping[str, int]]]:
+    """What runs each node that TVM does not, and what it dispatches. Where a backend fails the next one takes over."""
+    made: dict[str, tuple[Callable[..., Any], Mapping[str, int]]] = {}
+    for node in graph.nodes:
+        taker = placement.get(node.name, "tvm")
+        if taker == library.name:
+            made[node.name] = library.build(node)
+        elif taker != "tvm":
+            first = next(n for n, backend in enumerate(fallbacks) if backend.name == taker)
+            made[node.name] = _first_built(graph, node, fallbacks[first:], ledger)
+    return made
+
+
+def _first_built(
+    graph: Graph, node: fx.Node, backends: Sequence[Backend], ledger: Ledger
+) -> tuple[Callable[..., Any], Mapping[str, int]]:
+    """The node by the first of the backends that can build it; the last is eager, which calls ATen as it is."""
+    backend, *others = backends
+    started = time.perf_counter()
+    try:
+        return backend.build(node)
+    except Exception as error:  # another compiler's fault costs an event
+        rest = [other for other in others if other.accepts(node) is None]
+        if not rest:
+            raise
+        detail = f"{backend.name} failed: {type(error).__name__}: {error}"
+        ledger.record(_failure(graph, node, detail, "build failed", rest[0].name, started))
+        return _first_built(graph, node, rest, ledger)
+
+
+def _failure(graph: Graph, node: fx.Node, detail: str, kind: str, taker: str, started: float) -> Event:
+    """The event for a node that a compiler could not build and that `taker` runs."""
+    shapes, dtypes = shapes_and_dtypes(tensors_of(node))
+    return Event(
+        DeadEnd.MAINTENANCE,
+        op=op_name(node),
+        detail=detail,
+        kind=kind,
+        graph=graph.name,
+        phase=graph.phase.value,
+        backend=taker,
+        shapes=shapes,
+        dtypes=dtypes,
+        seconds=time.perf_counter() - started,
+        source=source_line(node),
+        node=node.name,
+    )

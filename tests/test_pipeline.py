@@ -1,4 +1,4 @@
-"""What is wrong with the installation reaches the user: as events, or as an error where nothing could run."""
+"""The order of the fallbacks is followed, and what is wrong with the installation reaches the user."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch import fx
 
 import bridge
 from bridge import api, pipeline
+from bridge.backends.eager import Eager
 from bridge.backends.tvm import threads
-from bridge.errors import WrongVersion
+from bridge.errors import BadOption, WrongVersion
+from bridge.ir.backend import Refusal
+from bridge.ledger import DeadEnd
 from bridge.versions import Problem
 
 
@@ -47,3 +51,45 @@ def test_tvms_own_threads_are_one_event(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(threads, "install", lambda: "kernels run on TVM's own thread pool: no OpenMP")
     (event,) = run_twice(lambda x: x + 1).ledger.select(dead_end="maintenance", kind="thread pool")
     assert event.detail.endswith("no OpenMP")
+
+
+class Refusing:
+    """A backend that takes what it is told to, and builds none of it."""
+
+    name = "inductor"
+
+    def accepts(self, node: fx.Node) -> Refusal | None:
+        return None if "sinh" in str(node.target) else Refusal(DeadEnd.COVERAGE, "not taken", "no row")
+
+    def build(self, node: fx.Node) -> Any:
+        raise RuntimeError("no compiler here")
+
+
+DENIED = {"denied": ("aten.sinh.default", "aten.exp.default")}
+
+
+def test_fallbacks_are_asked_in_their_order() -> None:
+    x = torch.randn(5)
+    compiled = bridge.compile(lambda x: x.sinh() + x.exp(), fallback=["inductor", "eager"], options=DENIED)
+    torch.testing.assert_close(compiled(x), x.sinh() + x.exp())
+    assert [event.backend for event in compiled.ledger.select(kind="denied")] == ["inductor", "inductor"]
+    audit = bridge.audit(compiled, x)
+    assert audit.ok
+    assert not audit.fallback, "Inductor generates both"
+
+
+def test_a_fallback_that_fails_gives_the_node_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "FALLBACKS", {"inductor": Refusing, "eager": Eager})
+    x = torch.randn(5)
+    compiled = bridge.compile(lambda x: x.sinh() + x.exp(), fallback=["inductor", "eager"], options=DENIED)
+    torch.testing.assert_close(compiled(x), x.sinh() + x.exp())
+    (event,) = compiled.ledger.select(kind="build failed")
+    assert (event.op, event.backend) == ("aten.sinh.default", "eager")
+    assert "no compiler here" in event.detail
+    assert bridge.audit(compiled, x).fallback == {"aten.sinh.default": 1, "aten.exp.default": 1}
+
+
+@pytest.mark.parametrize("order", [["inductor"], ["triton", "eager"], []])
+def test_an_order_that_cannot_be_followed_is_an_error(order: list[str]) -> None:
+    with pytest.raises(BadOption, match="'inductor', 'eager'"):
+        bridge.compile(lambda x: x, fallback=order)

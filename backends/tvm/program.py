@@ -7,7 +7,7 @@ not a step, so provenance belongs to the step.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -44,15 +44,20 @@ COMPACT_RESULT = frozenset({aten.mm.default, aten.bmm.default, aten.addmm.defaul
 """Call-outs whose result is known to lie as the fake tensor says."""
 
 
-def program(lowered: Lowered, built: Built, ledger: Ledger) -> CompiledGraph:
+CallOuts = Mapping[str, tuple[Callable[..., Any], Mapping[str, int]]]
+"""For a node a function of the values of `callout_inputs(node)`, and which overloads one call of it dispatches."""
+
+
+def program(lowered: Lowered, built: Built, callouts: CallOuts, ledger: Ledger) -> CompiledGraph:
     """The compiled graph: the program's text, compiled, and what it calls."""
-    return _Writer(lowered, built, ledger).write()
+    return _Writer(lowered, built, callouts, ledger).write()
 
 
 class _Writer:
-    def __init__(self, lowered: Lowered, built: Built, ledger: Ledger) -> None:
+    def __init__(self, lowered: Lowered, built: Built, given: CallOuts, ledger: Ledger) -> None:
         self._lowered = lowered
         self._built = built
+        self._given = given
         self._ledger = ledger
         self._nodes = {n.name: n for n in lowered.graph.nodes}
         self._runs = [0]
@@ -138,7 +143,7 @@ class _Writer:
         return name
 
     def _call_out(self, node: fx.Node) -> None:
-        function, counts = callout(node)
+        function, counts = self._given[node.name]
         self._scope[f"call_{node.name}"] = self._quick(node, function)
         arguments = [self._argument(n) for n in callout_inputs(node)]
         self._comment([node.name])

@@ -86,10 +86,9 @@ class Reader:
     def read(self) -> Loops:
         """The program in loop form. Raises ValueError for a binding that is neither a kernel nor a call-out."""
         main = self._module["main"]
-        inputs = tuple(self._value(p.name, p.ty) for p in main.params if isinstance(p.ty, relax.TensorType))
-        for parameter in main.params:
-            if isinstance(parameter.ty, relax.TensorType):
-                self._bound[parameter] = self._values[parameter.name]
+        tensors = [p for p in main.params if not isinstance(p.ty, relax.ShapeType)]
+        inputs = tuple(self._value(p.name, p.ty) for p in tensors)
+        self._bound.update(zip(tensors, inputs, strict=True))
         for block in main.body.blocks:
             for binding in block.bindings:
                 self._binding(binding)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
@@ -21,6 +18,7 @@ import bridge
 from bridge.demo.digits import digits_task
 from bridge.demo.task import Task
 from bridge.demo.text import text_task
+from bridge.demo.timing import machine
 from bridge.demo.training import fresh_model, step_times, train
 from bridge.ir.tally import tally
 from bridge.ledger import Measure, Record
@@ -41,7 +39,7 @@ def run_demo(out: Path, console: Console, target: str = "tvm", tasks: Sequence[s
     Returns the report, made from the file that was written.
     """
     start = perf_counter()
-    about = {"command": f"bridge demo --target {target}", **_machine()}
+    about = {"command": f"bridge demo --target {target}", **machine()}
     records: list[Record] = []
     progress = Progress(
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -107,16 +105,3 @@ def _bar(progress: Progress, description: str, total: int) -> Iterator[Callable[
     task = progress.add_task(description, total=total)
     yield lambda: progress.advance(task)
     progress.update(task, completed=total)
-
-
-def _machine() -> dict[str, str]:
-    """Where the numbers come from."""
-    processor = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-        processor = models[0].partition(":")[2].strip() if models else processor
-    return {
-        "time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{processor}, {len(os.sched_getaffinity(0))} cores, {torch.get_num_threads()} threads",
-        "versions": f"bridge {bridge.__version__}, torch {torch.__version__}, Python {platform.python_version()}",
-    }

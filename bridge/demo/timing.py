@@ -1,9 +1,17 @@
-"""Time several things against one another on a machine that does not hold still."""
+"""Time several things against one another on a machine that does not hold still, and say which machine it is."""
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from time import perf_counter
+
+import torch
+
+import bridge
 
 WARM_UP = 2
 
@@ -25,3 +33,16 @@ def interleaved(
             times[name].append(perf_counter() - start)
         each_round()
     return {name: tuple(readings[WARM_UP:]) for name, readings in times.items()}
+
+
+def machine() -> dict[str, str]:
+    """Where the numbers come from."""
+    processor = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+        processor = models[0].partition(":")[2].strip() if models else processor
+    return {
+        "time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{processor}, {len(os.sched_getaffinity(0))} cores, {torch.get_num_threads()} threads",
+        "versions": f"bridge {bridge.__version__}, torch {torch.__version__}, Python {platform.python_version()}",
+    }

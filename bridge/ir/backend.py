@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,6 +35,6 @@ class Asked(Protocol):
 class Backend(Asked, Protocol):
     """What runs the nodes that TVM does not: each as one call-out."""
 
-    def build(self, node: fx.Node) -> tuple[Callable[..., Any], dict[str, int]]:
+    def build(self, node: fx.Node) -> tuple[Callable[..., Any], Mapping[str, int]]:
         """The node as a function of the values of `callout_inputs(node)`, and which overloads one call dispatches."""
         ...

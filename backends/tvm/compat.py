@@ -45,6 +45,14 @@ T: Any = ir_builder.tirx
 empty_strided: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", torch.empty_strided)  # type: ignore[attr-defined]
 """Fresh memory of a size, strides and type on the CPU. torch's own quick way, where this torch has it."""
 
+
+def _reinterpreted(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> torch.Tensor:
+    return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
+
+
+reinterpret: Any = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", _reinterpreted)  # type: ignore[attr-defined]
+"""A tensor's memory in another shape: (tensor, size, stride, elements from its first). torch's own quick way, again."""
+
 Expr = Any
 """A Relax or a TIR expression."""
 

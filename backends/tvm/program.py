@@ -7,6 +7,7 @@ not a step, so provenance belongs to the step.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,10 @@ import torch
 from torch import fx
 
 from bridge.backends.tvm.build import Built
-from bridge.backends.tvm.compat import empty_strided, torch_dtype
-from bridge.backends.tvm.lower import Lowered
+from bridge.backends.tvm.compat import empty_strided, reinterpret, torch_dtype
+from bridge.backends.tvm.lower import Lowered, tensor_outputs
 from bridge.backends.tvm.symbols import text_of
-from bridge.backends.tvm.views import base_of, is_view
+from bridge.backends.tvm.views import is_view, lies_alike, root_of, shows
 from bridge.ir.callout import callout, callout_inputs
 from bridge.ir.compiled import CallOut, CompiledGraph
 from bridge.ir.nodes import op_name, shapes_and_dtypes
@@ -31,12 +32,6 @@ DIRECT = {
     aten.mm.default: torch.mm,
     aten.bmm.default: torch.bmm,
     aten.addmm.default: torch.addmm,
-    aten.permute.default: torch.permute,
-    aten.t.default: torch.t,
-    aten.unsqueeze.default: torch.unsqueeze,
-    aten.select.int: torch.select,
-    aten.squeeze.dims: torch.squeeze,
-    aten.squeeze.dim: torch.squeeze,
 }
 """Overloads that torch has a function of the same arguments for, which is quicker to call."""
 
@@ -64,6 +59,8 @@ class _Writer:
         self._scope: dict[str, Any] = {"empty": empty_strided, "runs": self._runs}
         self._lines: list[str] = []
         self._known: set[str] = set()
+        self._conformed: set[str] = set()
+        self._leaving = Counter(root_of(node) for node in tensor_outputs(lowered.graph))
         self._callouts: list[CallOut] = []
         self._kernel_calls = 0
 
@@ -162,8 +159,9 @@ class _Writer:
 
     def _conform(self, node: fx.Node, name: str, value: torch.Tensor) -> None:
         """ATen may lay a result out otherwise than the fake tensor says, and whoever reads it counts on that."""
-        if value.layout != torch.strided or node.name not in self._lowered.strides:
+        if node.name in self._conformed or value.layout != torch.strided or node.name not in self._lowered.strides:
             return
+        self._conformed.add(node.name)
         strides = self._lowered.strides[node.name]
         if strides:
             self._scope[f"lay_out_{node.name}"] = _LayOut(node, self._lowered, self._ledger)
@@ -210,20 +208,36 @@ class _Writer:
         return name
 
     def _view(self, node: fx.Node) -> str:
-        if is_pick(node):
-            return self._picked(node)
-        base = base_of(node)
-        if lies_alike(node, base):
-            held = self._reference(base)
-            name = self._define(node.name)
+        root = root_of(node)
+        if not shows(node, root) or not self._lowered.strides.get(root.name):
+            return self._picked(node) if is_pick(node) else self._called_view(node)
+        if root.op == "placeholder":
+            self._conform(root, identifier(root.name), root.meta["val"])
+        held = self._reference(root)
+        name = self._define(node.name)
+        if lies_alike(node, root) and self._can_stand_for(node, root):
             self._line(f"{name} = {held}  # {op_name(node)}")
             return name
+        view, whole = node.meta["val"], root.meta["val"]
+        self._scope["reinterpret"] = reinterpret
+        shape, strides = (tuple_of([text_of(n) for n in ns]) for ns in (view.shape, view.stride()))
+        offset = text_of(view.storage_offset() - whole.storage_offset())
+        self._line(f"{name} = reinterpret({held}, {shape}, {strides}, {offset})  # {op_name(node)}")
+        return name
+
+    def _called_view(self, node: fx.Node) -> str:
         function, _ = callout(node)
-        self._scope[f"view_{node.name}"] = self._quick(node, function)
+        self._scope[f"view_{node.name}"] = function
         arguments = [self._argument(n) for n in callout_inputs(node)]
         name = self._define(node.name)
         self._line(f"{name} = view_{node.name}({', '.join(arguments)})  # {op_name(node)}{list(node.args[1:])}")
         return name
+
+    def _can_stand_for(self, node: fx.Node, root: fx.Node) -> bool:
+        """Whether the root can be given where the view is asked for. What leaves the graph is a tensor of its own."""
+        if all(user.op != "output" for user in node.users):
+            return True
+        return root.op != "placeholder" and self._leaving[root] == 1
 
     # Lines -----------------------------------------------------------------------------------------------------------
 
@@ -273,17 +287,6 @@ class _LayOut:
 def is_pick(node: fx.Node) -> bool:
     """Whether a node picks one of several results."""
     return getattr(node.target, "__name__", "") == "getitem" and getattr(node.target, "__module__", "") == "_operator"
-
-
-def lies_alike(node: fx.Node, base: fx.Node) -> bool:
-    """Whether a view shows all of its base, as it is. One that leaves the graph has to be a tensor of its own."""
-    if any(user.op == "output" for user in node.users):
-        return False
-    view, whole = node.meta["val"], base.meta["val"]
-    if not isinstance(view, torch.Tensor) or not isinstance(whole, torch.Tensor) or view.dtype != whole.dtype:
-        return False
-    mine = (*view.shape, *view.stride(), view.storage_offset())
-    return all(isinstance(n, int) for n in mine) and mine == (*whole.shape, *whole.stride(), whole.storage_offset())
 
 
 def identifier(name: str) -> str:

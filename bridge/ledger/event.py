@@ -16,6 +16,10 @@ class DeadEnd(StrEnum):
     MAINTENANCE = "maintenance"
 
 
+COPIED_BACK = "copied back"
+"""The kind of the events for what changes in place; their `op` is the name of the input, parameter or buffer."""
+
+
 @dataclass(frozen=True)
 class Event:
     """What happened, why, where in the user's program, and what it cost.
@@ -46,3 +50,8 @@ class Event:
     source: str = ""
     node: str = ""
     model: str = ""
+
+    @property
+    def subject(self) -> str:
+        """What the event is alike to others in: the op; of a buffer its name in whichever module holds it."""
+        return self.op.rpartition(".")[2] if self.kind == COPIED_BACK else self.op

@@ -94,7 +94,7 @@ def _ways_by(keyed: Iterable[tuple[str, Placement]]) -> dict[str, Ways]:
 def _reasons(events: tuple[Event, ...]) -> tuple[Reason, ...]:
     alike: dict[tuple[DeadEnd, str, str, str, str], list[Event]] = {}
     for event in events:
-        alike.setdefault((event.dead_end, event.kind, event.op, event.detail, event.backend), []).append(event)
+        alike.setdefault((event.dead_end, event.kind, event.subject, event.detail, event.backend), []).append(event)
     reasons = [
         Reason(
             *key,

@@ -59,4 +59,4 @@ def reasons_table(compilation: Compilation) -> Table:
 
 def _reason(event: Event) -> Reason:
     detail = f"{event.kind}: {event.detail}" if event.kind else event.detail
-    return event.dead_end.value.replace("_", " "), event.op, detail, event.backend, event.source
+    return event.dead_end.value.replace("_", " "), event.subject, detail, event.backend, event.source

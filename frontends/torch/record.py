@@ -17,6 +17,7 @@ from bridge.ir.joint import Graph, JointGraph, Phase
 from bridge.ir.nodes import shapes_and_dtypes
 from bridge.ir.provenance import code_line, frame_line, is_own, source_line
 from bridge.ledger import DeadEnd, Event, Ledger
+from bridge.ledger.event import COPIED_BACK
 
 _ABOUT_SIZES = re.compile(r"size mismatch|stride mismatch|size\(\)|stride\(\)|storage_offset\(\)|dynamic")
 _OF_ANOTHER_COMPILATION = re.compile("BACKEND_MATCH|different backend")
@@ -85,7 +86,7 @@ class CaptureRecord:
                     DeadEnd.INPLACE_OPTIMIZER,
                     op=change.name or change.role.value,
                     detail=f"the {change.role.value} is changed in place: its new value is copied back after the graph",
-                    kind="copied back",
+                    kind=COPIED_BACK,
                     graph=graph.name,
                     phase=graph.phase.value,
                     shapes=shapes,

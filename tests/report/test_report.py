@@ -13,6 +13,7 @@ from rich.console import Console
 
 from bridge.ledger import DeadEnd, Event, Measure, Placement, Record, Way
 from bridge.ledger.jsonl import LedgerFile, read, write
+from bridge.report.coverage import coverage
 from bridge.report.figure import write_figure
 from bridge.report.html import report_html
 from bridge.report.json import report_json
@@ -121,3 +122,12 @@ def test_little_or_broken_content_is_still_a_report(records: tuple[Record, ...],
 def test_the_figure_is_a_picture(report: Report, tmp_path: Path) -> None:
     write_figure(report, tmp_path / "losses.png")
     assert (tmp_path / "losses.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_buffers_of_one_name_are_one_reason() -> None:
+    events = [
+        Event(DeadEnd.INPLACE_OPTIMIZER, f"layers.{n}.running_mean", "changed in place", kind="copied back")
+        for n in range(3)
+    ]
+    (reason,) = coverage(events, []).reasons
+    assert (reason.op, reason.count) == ("running_mean", 3)

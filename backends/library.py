@@ -10,7 +10,7 @@ from torch import fx
 
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout
-from bridge.ir.nodes import is_random, op_name
+from bridge.ir.nodes import draws, op_name
 from bridge.ledger import DeadEnd
 
 aten = torch.ops.aten
@@ -46,7 +46,7 @@ class Library:
         self.vendor = vendor
 
     def accepts(self, node: fx.Node) -> Refusal | None:
-        if is_random(node) or (self.vendor and node.target in VENDOR):
+        if draws(node) or (self.vendor and node.target in VENDOR):
             return None
         return Refusal(DeadEnd.COVERAGE, f"{op_name(node)} is not called from a library", "no library")
 

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from bridge.ir.schema import call_arguments
+
 aten = torch.ops.aten
 
 SIZE_QUERIES = frozenset(
@@ -28,11 +30,18 @@ def op_name(node: fx.Node) -> str:
 
 
 def is_random(node: fx.Node) -> bool:
-    """Whether the node draws from a random number generator, so that its place in program order matters."""
+    """Whether the node's op can draw from a random number generator, so that its place in program order matters."""
     target = node.target
     if isinstance(target, torch._ops.HigherOrderOperator):
         return "rng_state" in target.name()
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether this very call draws: attention is a random op, and without dropout it leaves the generator alone."""
+    if not is_random(node):
+        return False
+    return not isinstance(node.target, torch._ops.OpOverload) or call_arguments(node).get("dropout_p") != 0
 
 
 def input_tensors(node: fx.Node) -> list[torch.Tensor]:

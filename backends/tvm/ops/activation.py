@@ -54,9 +54,11 @@ def hardtanh(x, min_val, max_val):
 
 @converts(aten.hardtanh_backward.default, promote=Promote.NO_OPMATH, symbolic=True)
 def hardtanh_backward(grad_output, x, min_val, max_val):
+    """No gradient at the bounds themselves; all of it at a NaN, where torch's loop over vectors alone gives none."""
+
     def element(g, v):
-        inside = tirx.And(v > number(min_val, v), v < number(max_val, v))
-        return tirx.Select(inside, g, number(0, g))
+        outside = tirx.Or(v <= number(min_val, v), v >= number(max_val, v))
+        return tirx.Select(outside, number(0, g), g)
 
     return pointwise("hardtanh_backward", element, grad_output, x)
 

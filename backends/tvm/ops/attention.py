@@ -25,13 +25,13 @@ def without_dropout(dropout_p):
     symbolic=True,
 )
 def attention(query, key, value, dropout_p, is_causal, attn_mask, scale):
-    """Of (batch, heads, length, width)."""
+    """Of (batch, heads, length, width). A query that may ask for no key gets nothing, and a logarithm of 0."""
     scores = scored(query, key, is_causal, attn_mask, scale)
     top = extreme("max", scores, [3], True)
-    powers = pointwise("shifted_exp", lambda s, m: tirx.exp(s - m), scores, top)
+    powers = pointwise("shifted_exp", power_unless_masked, scores, top)
     whole = total(powers, [3], True)
-    weights = pointwise("weights", lambda p, s: p / s, powers, whole)
-    logarithm = pointwise("logsumexp", lambda s, m: tirx.log(s) + m, whole, top)
+    weights = pointwise("weights", lambda p, s: unless_nothing(s, p / s), powers, whole)
+    logarithm = pointwise("logsumexp", lambda s, m: unless_nothing(s, tirx.log(s) + m), whole, top)
     return weighted(weights, value), reshaped(logarithm, shape_of(logarithm)[:3])
 
 
@@ -44,8 +44,7 @@ def attention(query, key, value, dropout_p, is_causal, attn_mask, scale):
 def attention_backward(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale):
     """The weights are computed again from the logarithm of the sums."""
     scores = scored(query, key, is_causal, attn_mask, scale)
-    logarithm = reshaped(logsumexp, [*shape_of(logsumexp), 1])
-    weights = pointwise("weights", lambda s, m: tirx.exp(s - m), scores, logarithm)
+    weights = compute("weights", shape_of(scores), weight_again(is_causal), scores, logsumexp)
     dvalue = transposed_weighted(weights, grad_out)
     dweights = contracted(grad_out, value)
     inside = reduced("inside", "sum", lambda g, o: g * o, [grad_out, out], [3], True)
@@ -62,13 +61,37 @@ def scale_of(query: Expr, scale: float | None) -> Expr:
     return number(1 / math.sqrt(width) if scale is None else scale, name)
 
 
+def power_unless_masked(score: Expr, shift: Expr) -> Expr:
+    """0 of what is masked, also where minus infinity is all that there is."""
+    return tirx.Select(score == -infinity(score), number(0, score), tirx.exp(score - shift))
+
+
+def weight_again(is_causal: bool):
+    """The weight from a score and the logarithm of the sums; 0 of what lies in the future, whatever the logarithm."""
+
+    def element(at, score, logarithm):
+        power = tirx.exp(score(*at) - logarithm(*at[:3]))
+        return tirx.Select(at[3] > at[2], number(0, power), power) if is_causal else power
+
+    return element
+
+
+def unless_nothing(whole: Expr, value: Expr) -> Expr:
+    """0 where no key may be asked for."""
+    return tirx.Select(whole == number(0, whole), number(0, value), value)
+
+
 def scored(query: Expr, key: Expr, is_causal: bool, mask: Expr | None, scale: float | None) -> Expr:
-    """How much each query asks for each key: scaled, and masked by addition or by causality."""
-    products = contracted(query, key)
+    """How much each query asks for each key: scaled, and masked by addition or by causality.
+
+    The query is scaled, not the product: a product next to the subtraction of the maximum would be contracted with it,
+    and the largest score would not be the maximum any more.
+    """
     factor = scale_of(query, scale)
+    products = contracted(pointwise("scaled_query", lambda q: q * factor, query), key)
 
     def element(at, p, *masks):
-        v = p(*at) * factor
+        v = p(*at)
         if masks:
             shape = shape_of(mask)
             place = at[4 - len(shape) :]

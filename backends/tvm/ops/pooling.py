@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from bridge.backends.tvm.compat import Expr, Size, dtype_of, extent, infinity, is_float, is_nan, number, shape_of, tirx
-from bridge.backends.tvm.kernels import compute, reduction
+from bridge.backends.tvm.kernels import compute, pointwise, reduction
 from bridge.backends.tvm.table import Accumulate, converts
 
 aten = torch.ops.aten
@@ -138,12 +138,11 @@ def adaptive_max_pool(x, output_size, *, sizes):
 
     largest = reduction("adaptive_max_pool", "max", sizes[0], longest, value, x)
 
-    def position(at, tap, v, top):
-        (place, inside), found = place_of(at, tap), value(at, tap, v)
-        held = tirx.Or(found == top(*at), tirx.And(is_nan(found), is_nan(top(*at))))
-        return tirx.Select(tirx.And(held, inside), flat(place, space), tirx.const(NOWHERE, "int64"))
+    def held(at, tap, v, top):
+        place, inside = place_of(at, tap)
+        return ranked(value(at, tap, v), top(*at), flat(place, space), inside)
 
-    return largest, reduction("adaptive_max_position", "min", sizes[0], longest, position, x, largest)
+    return largest, position_of(reduction("adaptive_max_position", "min", sizes[0], longest, held, x, largest))
 
 
 class Averaging:
@@ -204,7 +203,7 @@ def avg_pool_gradient(grad: Expr, x: Expr, how: Averaging) -> Expr:
 
 
 def max_pooled(x: Expr, dims: int, kernel, stride, padding, dilation, sizes) -> tuple[Expr, Expr]:
-    """The largest of each window, and its flat position in the plane: the first of equals."""
+    """The largest of each window, and its flat position in the plane: the first of equals, the last NaN."""
     kernel, padding, dilation = (spatial(v, dims) for v in (kernel, padding, dilation))
     stride = spatial(stride, dims) if stride else kernel
     front, space, name = len(sizes) - dims, shape_of(x)[-dims:], dtype_of(x)
@@ -217,13 +216,23 @@ def max_pooled(x: Expr, dims: int, kernel, stride, padding, dilation, sizes) -> 
 
     largest = reduction("max_pool", "max", sizes, kernel, value, x)
 
-    def position(at, tap, v, top):
-        place, found = source(at, tap), value(at, tap, v)
-        held = tirx.Or(found == top(*at), tirx.And(is_nan(found), is_nan(top(*at))))
+    def held(at, tap, v, top):
+        place = source(at, tap)
         inside = [c for i, n in zip(place, space, strict=True) for c in (i >= 0, i < extent(n))]
-        return tirx.Select(tirx.all(held, *inside), flat(place, space), tirx.const(NOWHERE, "int64"))
+        return ranked(value(at, tap, v), top(*at), flat(place, space), tirx.all(*inside))
 
-    return largest, reduction("max_pool_position", "min", sizes, kernel, position, x, largest)
+    return largest, position_of(reduction("max_pool_position", "min", sizes, kernel, held, x, largest))
+
+
+def ranked(found: Expr, top: Expr, place: Expr, inside: Expr) -> Expr:
+    """Its place where an element is the largest. A NaN's is below zero, so that the least is the last NaN's."""
+    nowhere = tirx.const(NOWHERE, "int64")
+    at_a_nan = tirx.Select(tirx.And(is_nan(found), inside), -place - 1, nowhere)
+    return tirx.Select(tirx.And(found == top, inside), place, at_a_nan)
+
+
+def position_of(rank: Expr) -> Expr:
+    return pointwise("position", lambda r: tirx.Select(r < number(0, r), -r - 1, r), rank)
 
 
 def max_pool_gradient(grad: Expr, x: Expr, dims: int, kernel, stride, padding, dilation, indices: Expr) -> Expr:

@@ -130,7 +130,7 @@ def var(x, dim, correction, keepdim):
 
 @converts(aten.std.correction, accumulate=Accumulate.OPMATH, symbolic=True)
 def std(x, dim, correction, keepdim):
-    return R.sqrt(variance(x, dim, correction, keepdim))
+    return deviation(x, dim, correction, keepdim)
 
 
 @converts(aten.var_mean.correction, accumulate=Accumulate.OPMATH, symbolic=True)
@@ -140,7 +140,7 @@ def var_mean(x, dim, correction, keepdim):
 
 @converts(aten.std_mean.correction, accumulate=Accumulate.OPMATH, symbolic=True)
 def std_mean(x, dim, correction, keepdim):
-    return R.sqrt(variance(x, dim, correction, keepdim)), average(x, dim, keepdim)
+    return deviation(x, dim, correction, keepdim), average(x, dim, keepdim)
 
 
 @converts(aten.logsumexp.default, accumulate=Accumulate.RESULT, symbolic=True)
@@ -159,6 +159,8 @@ def logsumexp(x, dim, keepdim):
 @converts(aten.linalg_vector_norm.default, accumulate=Accumulate.RESULT, symbolic=True)
 def vector_norm(x, ord, dim, keepdim, dtype):
     size = pointwise("abs", tirx.abs, x)
+    if ord != 0 and all(shape_of(x)[d] == 1 for d in positives(dim, len(shape_of(x)))):
+        return total(size, dim, keepdim)
     if ord in (float("inf"), float("-inf")):
         return extreme("max" if ord > 0 else "min", size, dim, keepdim)
     if ord == 0:
@@ -248,3 +250,8 @@ def variance(x: Expr, dim, correction, keepdim: bool) -> Expr:
         return v / larger(converted(count, name) - number(correction, v), number(0, v))
 
     return pointwise("variance", element, total(squares, dim, keepdim))
+
+
+def deviation(x: Expr, dim, correction, keepdim: bool) -> Expr:
+    """The root of the variance, which is kept in float64: its squares overflow where the root does not."""
+    return R.sqrt(variance(cast(x, "float64"), dim, correction, keepdim))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf, nan
 from typing import Any
 
 import torch
@@ -103,9 +104,26 @@ def batch_norm(training: bool) -> list[Arguments]:
     ]
 
 
+SOME_KEYS = tensor([[0.0, 0.0, 0.0], [-inf, -inf, -inf], [0.0, -inf, -inf], [-inf, 1.5, 0.0], [0.0, 0.0, -inf]])
+"""An attention mask for five queries and three keys. The second query may ask for none."""
+
+
+def attention(size: float) -> Arguments:
+    """The larger the numbers, the less is left but the largest weight."""
+    return size * randn(1, 2, 5, 8), randn(1, 2, 3, 8), randn(1, 2, 3, 8)
+
+
+def attention_gradient() -> Arguments:
+    inputs = attention(1.0)
+    made = aten._scaled_dot_product_flash_attention_for_cpu.default(*inputs, attn_mask=SOME_KEYS)
+    return randn(1, 2, 5, 8), *inputs, *made, 0.0, False
+
+
 OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
+    aten.std.correction: lambda: [(randn(3, 5) * 1e25, [1]), (randn(3, 5) * 1e-25,)],
+    aten.linalg_vector_norm.default: lambda: [(tensor([1e30, -2.0]), 4, [0]), (tensor([[1e30], [-2.0]]), 4, [1])],
     aten.square.default: lambda: [(randn(3, 4),), (integers(5),)],
-    aten.isfinite.default: lambda: [(tensor([1.0, float("nan"), float("inf"), -float("inf"), -0.0]),), (integers(3),)],
+    aten.isfinite.default: lambda: [(tensor([1.0, nan, inf, -inf, -0.0]),), (integers(3),)],
     aten.bitwise_and.Scalar: lambda: [(integers(7), 6), (integers(7) > 0, True)],
     aten.bitwise_or.Scalar: lambda: [(integers(7), 6), (integers(7) > 0, True)],
     aten.bitwise_xor.Scalar: lambda: [(integers(7), 6), (integers(7) > 0, True)],
@@ -138,11 +156,11 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
         (randn(2, 3, 4), tensor([[0, 2, 2], [5, 0, 2]]), 6, -1, False),
         (randn(5, 4), tensor([0, 2, 2, 5, 2]), 6, 2, False), (randn(5, 4), tensor([0, 2, 2, 5, 2]), 6, 5, True),
     ],
-    aten.max.dim: lambda: [(tensor([[1.0, float("nan"), 3.0], [2.0, 2.0, 1.0]]), 1), (integers(4, 5) > 0, 0)],
+    aten.max.dim: lambda: [(tensor([[1.0, nan, 3.0], [2.0, 2.0, 1.0]]), 1), (integers(4, 5) > 0, 0)],
     aten.sort.default: lambda: [
-        (tensor([3.0, float("nan"), 1.0, -0.0, 0.0, float("inf"), 1.0]), 0, down) for down in (False, True)
+        (tensor([3.0, nan, 1.0, -0.0, 0.0, inf, 1.0]), 0, down) for down in (False, True)
     ],
-    aten.argmin.default: lambda: [(tensor([[1.0, 0.5, 0.5], [2.0, float("nan"), 1.0]]), 1), (randn(3, 4),)],
+    aten.argmin.default: lambda: [(tensor([[1.0, 0.5, 0.5], [2.0, nan, 1.0]]), 1), (randn(3, 4),)],
     aten.max_pool2d_with_indices.default: lambda: [
         (randn(2, 3, 7, 6), [3, 2], [2, 2], [1, 1]), (torch.ones(1, 2, 5, 5), [2, 2], [1, 1]),
         (randn(1, 2, 7, 7), [3, 3], [2, 2], [1, 1], [2, 2]), (randn(1, 2, 7, 7), [2, 2], [2, 2], [0, 0], [1, 1], True),
@@ -154,6 +172,8 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten.arange.default: lambda: [(7,), (3.5,)],
     aten.copysign.Scalar: lambda: [(randn(5), -3.0), (integers(5), 2)],
     aten.replication_pad3d_backward.default: lambda: [(randn(1, 2, 4, 5, 7), randn(1, 2, 2, 3, 3), [3, 1, 0, 2, 1, 1])],
+    aten._scaled_dot_product_flash_attention_for_cpu.default: lambda: [attention(1.0), (*attention(1e5), 0.0, True)],
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: lambda: [attention_gradient()],
     aten._native_batch_norm_legit.no_stats: lambda: [(*c[:3], *c[5:]) for c in batch_norm(True)],
     aten._batch_norm_with_update_functional.default: lambda: [(*c[:5], *c[6:]) for c in batch_norm(True)[:1]],
     aten.batch_norm_backward.default: lambda: [
@@ -172,6 +192,8 @@ KEYWORDS: dict[OpOverload, list[dict[str, Any]]] = {
     prims.iota.default: [
         {"start": 2, "step": 3, "dtype": torch.int32, "device": torch.device("cpu"), "requires_grad": False},
     ],
+    aten._scaled_dot_product_flash_attention_for_cpu.default: [{"attn_mask": SOME_KEYS}, {}],
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: [{"attn_mask": SOME_KEYS}],
     aten.div.Scalar_mode: [{"rounding_mode": "floor"}, {"rounding_mode": "trunc"}],
 }
 """Keyword arguments that each of `OWN`'s calls is made with, where it needs some."""

@@ -44,9 +44,12 @@ class Together:
 
     def _placeholder(self, value: torch.Tensor) -> fx.Node:
         node = self._graph.placeholder(f"x{len(self._inputs)}")
-        dynamic = [DimDynamic.DYNAMIC if self._symbolic and n > 1 else DimDynamic.STATIC for n in value.shape]
-        context = StatelessSymbolicContext(dynamic_sizes=dynamic)
-        node.meta["val"] = self._mode.from_tensor(value, symbolic_context=context, source=ConstantSource(node.name))
+        if self._symbolic:
+            dynamic = [DimDynamic.DYNAMIC if n > 1 else DimDynamic.STATIC for n in value.shape]
+            how: dict[str, Any] = {"symbolic_context": StatelessSymbolicContext(dynamic_sizes=dynamic)}
+        else:
+            how = {"static_shapes": True}
+        node.meta["val"] = self._mode.from_tensor(value, source=ConstantSource(node.name), **how)
         self._inputs.append(value)
         return node
 
@@ -91,4 +94,5 @@ class Together:
         compiled = compile_graph(self.graph(), Options(library=False), ledger)
         elsewhere = [e for e in ledger if e.kind != "copied"]
         assert not elsewhere, "\n".join(f"{e.op} {e.kind}: {e.detail}" for e in elsewhere)
+        assert set(compiled.placement.values()) <= {Way.GENERATED}, compiled.placement
         return self._sorted(compiled.run(list(self._inputs)))

@@ -15,30 +15,45 @@ aten = torch.ops.aten
 
 SPECIAL = (nan, inf, -inf, 0.0, -0.0, 1e-40, 3.5, -2.5, 1e30)
 
-
-ORDER = "whether infinities of both signs meet depends on the order of the sums"
+ORDER = "what 1e30 leaves of a sum depends on its order"
 PADDING = "whether a weight of NaN is multiplied by the padding depends on the library"
 
 NO_SPECIAL_VALUES: dict[OpOverload, str] = {
-    aten._scaled_dot_product_flash_attention_for_cpu.default: ORDER,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: "torch takes a query of NaN for one that may ask nothing",
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: ORDER,
-    aten.native_group_norm.default: ORDER,
-    aten.native_group_norm_backward.default: ORDER,
     aten.convolution.default: PADDING,
     aten.convolution_backward.default: PADDING,
 }
 """Overloads whose results for special values are nobody's promise, and why."""
 
 
-def special(tensor: torch.Tensor) -> torch.Tensor:
-    """Every seventh element a number that is hard to get right."""
+def special(tensor: torch.Tensor, values: tuple[float, ...] = SPECIAL, every: int = 7) -> torch.Tensor:
+    """Numbers that are hard to get right, in place of a few elements."""
     if not tensor.is_floating_point() or not tensor.numel():
         return tensor
     flat = tensor.clone().reshape(-1)
-    places = range(0, flat.numel(), 7)
+    places = range(0, flat.numel(), every)
     for count, place in enumerate(places):
-        flat[place] = SPECIAL[count % len(SPECIAL)]
+        flat[place] = values[count % len(values)]
     return flat.reshape(tensor.shape)
+
+
+def specials(call: Call) -> Iterator[Call]:
+    """Special values in all tensors, and in each one alone: a NaN in the gradient is not one in the input."""
+    if call.op in NO_SPECIAL_VALUES:
+        return
+    yield call.mapped(special)
+    floats = [t for t in call.tensors if t.is_floating_point()]
+    if len(floats) > 1:
+        for one in floats:
+            yield call.mapped(lambda t, one=one: special(t) if t is one else t)
+
+
+def only_one_kind(call: Call) -> Iterator[Call]:
+    """Numbers and NaN, and numbers and infinity of one sign: where all of them meet in a sum, NaN hides the others."""
+    if NO_SPECIAL_VALUES.get(call.op, ORDER) == ORDER:
+        for value in (nan, inf, -inf):
+            yield call.mapped(lambda t, value=value: special(t, (value,), 11))
 
 
 def with_an_offset(tensor: torch.Tensor) -> torch.Tensor:
@@ -78,5 +93,5 @@ def extents(call: Call) -> Iterator[Call]:
 
 def variants(row: Conversion, call: Call) -> list[Call]:
     """The variants that make sense of a call."""
-    made = [] if row.op in NO_SPECIAL_VALUES else [call.mapped(special)]
+    made = list(specials(call))
     return made + list(extents(call)) if row.promote is not None else made

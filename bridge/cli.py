@@ -1,4 +1,4 @@
-"""The command line: `bridge demo`, `bridge report`, `bridge ops`, `bridge doctor`."""
+"""The command line: `bridge demo`, `bridge report`, `bridge cache`, `bridge ops`, `bridge doctor`."""
 
 from __future__ import annotations
 
@@ -59,6 +59,19 @@ def report(
         from bridge.report.terminal import print_report
 
         print_report(content, console)
+
+
+@app.command()
+def cache(clear: Annotated[bool, typer.Option("--clear", help="Remove what it holds.")] = False) -> None:
+    """Show where built programs are kept and how much room they take, or remove them."""
+    from bridge.runtime.cache import users_cache
+
+    held = users_cache()
+    usage = held.usage()
+    console.print(f"{usage.root}: {usage.entries} programs, {usage.bytes / 1e6:.1f} MB", soft_wrap=True)
+    if clear:
+        held.clear()
+        console.print("removed")
 
 
 @app.command()

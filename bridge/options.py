@@ -22,6 +22,7 @@ class Options:
     fallback: backends that take what TVM does not, in order; the last one has to be "eager".
     library: call ATen for matrix products, convolutions and attention; False makes TVM generate them.
     partitioner: how the joint graph is split: "min_cut" recomputes cheap values, "default" saves them.
+    cache: keep what was built on disk and take it from there; `bridge cache` shows where, BRIDGE_CACHE_DIR says so.
     timeout: seconds that one build in the worker may take before it counts as hung.
     denied: names of overloads that TVM is not given ("aten.gelu.default"), for experiments and bisection.
     """
@@ -31,6 +32,7 @@ class Options:
     fallback: tuple[str, ...] | None = None
     library: bool = True
     partitioner: Literal["min_cut", "default"] = "min_cut"
+    cache: bool = True
     timeout: float = 300.0
     denied: tuple[str, ...] = field(default=())
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is tested is built by the code that is tested, and the user's own cache is left alone."""
+    os.environ["BRIDGE_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(autouse=True)

@@ -51,7 +51,7 @@ def test_options_are_checked_and_kept() -> None:
     compiled = bridge.compile(
         program, dynamic=False, fallback=["eager"], library=False, partitioner="default", options={"timeout": 5.0}
     )
-    expected = Options("tvm", False, ("eager",), False, "default", 5.0)
+    expected = Options("tvm", False, ("eager",), False, "default", timeout=5.0)
     assert bridge.inspect(compiled).options == expected
     assert bridge.inspect(bridge.compile(program, options=expected)).options is expected
     with pytest.raises(BadOption, match="no option 'speed'; there are"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import shutil
 import tempfile
 import weakref
@@ -19,10 +21,15 @@ from tvm.target import codegen
 from bridge.backends.tvm.lower import Lowered
 from bridge.errors import WorkerFailure
 from bridge.options import Options
+from bridge.runtime.cache import users_cache
 from bridge.runtime.worker import shared
+from bridge.versions import installed
 
 WORKER = "bridge.backends.tvm.work"
 """The module that runs in the worker."""
+
+ANSWER = "answer.json"
+"""Where the worker's answer is kept beside its files."""
 
 
 class BuildFailed(Exception):
@@ -50,26 +57,39 @@ class Built:
 
 
 def build(lowered: Lowered, options: Options, apart: Collection[str], careful: bool = False) -> Built:
-    """Build a program. Nodes in `apart` get a kernel each; `careful` finds out what a failure is due to.
+    """Build a program, or take it from the cache. Nodes in `apart` get a kernel each.
 
-    Raises BuildFailed.
+    careful: find out what a failure is due to. Raises BuildFailed.
     """
     folder = Path(tempfile.mkdtemp(dir=_scratch()))
-    module = folder / "module.json"
-    module.write_text(tvm.ir.save_json(lowered.module))
     request = {
-        "module": str(module),
+        "module": tvm.ir.save_json(lowered.module),
         "names": dict(lowered.names),
         "owners": dict(lowered.owners),
         "strides": {name: list(strides) for name, strides in lowered.strides.items()},
         "views": dict(lowered.views),
         "target": tvm_target(options.target),
         "apart": sorted(apart),
-        "folder": str(folder),
-        "careful": careful,
     }
+    cache = users_cache() if options.cache and not careful else None
+    key = _key(request) if cache else ""
+    if cache is None or not cache.fetch(key, folder):
+        answer = _answer(request, folder, options.timeout, careful)
+        (folder / ANSWER).write_text(json.dumps(answer))
+        if cache is not None:
+            cache.store(key, folder)
+    built = _loaded(folder)
+    shutil.rmtree(folder)
+    return built
+
+
+def _answer(request: dict[str, Any], folder: Path, timeout: float, careful: bool) -> dict[str, Any]:
+    """What the worker answers, its files in the folder. Raises BuildFailed."""
+    module = folder / "module.json"
+    module.write_text(request["module"])
     try:
-        answer = shared(WORKER).call(request, options.timeout)
+        told = {**request, "module": str(module), "folder": str(folder), "careful": careful}
+        answer = shared(WORKER).call(told, timeout)
     except WorkerFailure as failure:
         progress = folder / "progress"
         nodes = tuple(progress.read_text().split("\n")) if progress.exists() else ()
@@ -77,10 +97,30 @@ def build(lowered: Lowered, options: Options, apart: Collection[str], careful: b
     if "failed" in answer:
         groups = [(tuple(f["nodes"]), f["detail"]) for f in answer["failed"]]
         raise BuildFailed("error", groups[0][1], groups)
-    library: Any = tvm.runtime.load_module(answer["library"]) if answer["library"] else None
-    constants = {name: _loaded(path) for name, path in answer["constants"].items()}
-    shutil.rmtree(folder)
+    module.unlink()
+    return answer
+
+
+def _loaded(folder: Path) -> Built:
+    answer = json.loads((folder / ANSWER).read_text())
+    library: Any = tvm.runtime.load_module(str(folder / "kernels.so")) if answer["library"] else None
+    constants = {name: torch.from_numpy(numpy.load(folder / f"{name}.npy")) for name in answer["constants"]}
     return Built(tuple(answer["steps"]), lambda name: library[name], constants)
+
+
+def _key(request: Mapping[str, Any]) -> str:
+    """A digest of all that a build depends on: the request, our own code, and the packages that compile."""
+    made_from = [json.dumps(request, sort_keys=True), WORKER, _code(), tvm.__version__, str(installed("tvm_ffi"))]
+    return hashlib.sha256("\n".join(made_from).encode()).hexdigest()
+
+
+@functools.cache
+def _code() -> str:
+    """A digest of the modules that the worker runs, and of their neighbours."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def tvm_target(target: str | Mapping[str, Any]) -> Any:
@@ -88,10 +128,6 @@ def tvm_target(target: str | Mapping[str, Any]) -> Any:
     if target == "tvm":
         return {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()}
     return dict(target) if isinstance(target, Mapping) else target
-
-
-def _loaded(path: str) -> torch.Tensor:
-    return torch.from_numpy(numpy.load(path))
 
 
 @functools.cache

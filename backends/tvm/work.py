@@ -35,7 +35,7 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
     """Build one program.
 
     With "careful", nodes and kernels are tried one by one, and what is in hand is named in a file. The answer then
-    holds the groups of nodes that failed, if any did.
+    holds the groups of nodes that failed, if any did. Kernels and constants are written into the request's folder.
     """
     folder = Path(request["folder"])
     trial = Trial(folder / "progress") if request["careful"] else None
@@ -59,7 +59,8 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
             return {"failed": trial.failed}
     functions: dict[str, Any] = {}
     steps = [_step(item, number, functions) for number, item in enumerate(plan.items)]
-    return {"library": _library(functions, target, folder), "steps": steps, "constants": _constants(loops, folder)}
+    has_library = _library(functions, target, folder)
+    return {"library": has_library, "steps": steps, "constants": _constants(loops, folder)}
 
 
 class Trial:
@@ -144,22 +145,18 @@ def _entered(function: Any, name: str, functions: dict[str, Any]) -> str:
     return name
 
 
-def _library(functions: dict[str, Any], target: Any, folder: Path) -> str | None:
-    """The kernels as one shared library, or None where there are none."""
-    if not functions:
-        return None
-    path = folder / "kernels.so"
-    compiled(functions, target).export_library(str(path))
-    return str(path)
+def _library(functions: dict[str, Any], target: Any, folder: Path) -> bool:
+    """Write the kernels as one shared library into the folder, if there are any."""
+    if functions:
+        compiled(functions, target).export_library(str(folder / "kernels.so"))
+    return bool(functions)
 
 
-def _constants(loops: Loops, folder: Path) -> dict[str, str]:
-    paths: dict[str, str] = {}
+def _constants(loops: Loops, folder: Path) -> list[str]:
+    """Write each constant into the folder. Returns their names."""
     for value, array in loops.constants.items():
-        path = folder / f"{value.name}.npy"
-        numpy.save(path, array)
-        paths[value.name] = str(path)
-    return paths
+        numpy.save(folder / f"{value.name}.npy", array)
+    return [value.name for value in loops.constants]
 
 
 def _described(value: Value) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import tvm
+from tvm_ffi.serialization import from_json_graph_str
 
 from bridge.backends.tvm.codegen import plain_loops
 from bridge.backends.tvm.schedule.vector import width
@@ -25,4 +26,4 @@ def scheduled_opaque(function: Any) -> Any:
         if node["type"] == "tirx.BufferType":
             element = nodes["nodes"][node["data"]["dtype"]]
             node["data"]["data_alignment"] = width(element["data"]["dtype"])
-    return tvm.ir.load_json(json.dumps(nodes)).without_attr("global_symbol")
+    return from_json_graph_str(json.dumps(nodes)).without_attr("global_symbol")

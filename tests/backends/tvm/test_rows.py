@@ -29,17 +29,21 @@ ROWS = table()
 SYMBOLIC = [op for op, row in ROWS.items() if row.symbolic]
 
 
+OF_ITS_LAYOUT = ("must be contiguous", "view size is not compatible", "out of bounds for storage")
+"""What torch says of a call that it does not take because of how tensors lie in memory."""
+
+
 def taken(calls: Iterable[Call], most: int | None = None) -> list[Call]:
     """The calls that the row takes, and torch too, so many at most."""
-    return list(islice((c for c in calls if refusal(Together([c]).nodes[0]) is None and is_a_sample(c)), most))
+    return list(islice((c for c in calls if is_a_sample(c) and refusal(Together([c]).nodes[0]) is None), most))
 
 
 def is_a_sample(call: Call) -> bool:
-    """Torch takes it: some kernels want compact tensors."""
+    """Whether torch takes it however it lies in memory."""
     try:
         call()
     except RuntimeError as error:
-        if "must be contiguous" not in str(error):
+        if not any(reason in str(error) for reason in OF_ITS_LAYOUT):
             raise
         return False
     return True

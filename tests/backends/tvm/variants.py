@@ -17,10 +17,13 @@ SPECIAL = (nan, inf, -inf, 0.0, -0.0, 1e-40, 3.5, -2.5, 1e30)
 
 ORDER = "what 1e30 leaves of a sum depends on its order"
 PADDING = "whether a weight of NaN is multiplied by the padding depends on the library"
+PLACES = "torch reads anywhere at coordinates that are no numbers, and may end the process"
 
 NO_SPECIAL_VALUES: dict[OpOverload, str] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: "torch takes a query of NaN for one that may ask nothing",
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: ORDER,
+    aten.grid_sampler_2d.default: PLACES,
+    aten.grid_sampler_2d_backward.default: PLACES,
     aten.convolution.default: PADDING,
     aten.convolution_backward.default: PADDING,
 }

@@ -67,39 +67,39 @@ def linked_results(joint: JointGraph) -> tuple[fx.Node, fx.Node] | None:
 
     Both are results of one autograd function, so that the gradient of one by the other is lost.
     """
-    output = joint.nodes[-1]
-    forward: Sequence[Any] = output.args[0][: joint.forward_outputs]  # type: ignore[index]
-    differentiable = {_output_of(node.meta.get("desc")) for node in _tangents(joint)}
-    results = [
-        node
-        for node, descriptor in zip(forward, output.meta.get("desc") or (), strict=False)
-        if isinstance(node, fx.Node) and descriptor in differentiable
-    ]
+    results = differentiable_results(joint)
     for node in results:
-        known = _ancestors(node).intersection(results)
+        known = ancestors(node).intersection(results)
         if known:
             return node, known.pop()
     return None
 
 
-def _tangents(joint: JointGraph) -> list[fx.Node]:
+def differentiable_results(joint: JointGraph) -> list[fx.Node]:
+    """The results of the forward of which a gradient can be given, in the order of the tangents."""
+    output = joint.nodes[-1]
+    forward: Sequence[Any] = output.args[0][: joint.forward_outputs]  # type: ignore[index]
+    of = dict(zip(output.meta.get("desc") or (), forward, strict=False))
+    found = [of.get(getattr(node.meta.get("desc"), "output", None)) for node in tangents(joint)]
+    return [node for node in found if isinstance(node, fx.Node)]
+
+
+def ancestors(node: fx.Node, stop: Callable[[fx.Node], bool] = lambda node: False) -> set[fx.Node]:
+    """All that a node is computed from, in the end. What is behind a node at which to stop is left out, with it."""
+    found: set[fx.Node] = set()
+    pending = [node]
+    while pending:
+        for source in pending.pop().all_input_nodes:
+            if source not in found and not stop(source):
+                found.add(source)
+                pending.append(source)
+    return found
+
+
+def tangents(joint: JointGraph) -> list[fx.Node]:
+    """The inputs that are gradients of results."""
     placeholders = [node for node in joint.nodes if node.op == "placeholder"]
     return [node for node, role in zip(placeholders, joint.inputs) if role is Role.TANGENT]
-
-
-def _output_of(descriptor: Any) -> Any:
-    return getattr(descriptor, "output", None)
-
-
-def _ancestors(node: fx.Node) -> set[fx.Node]:
-    found: set[fx.Node] = set()
-    pending = list(node.all_input_nodes)
-    while pending:
-        source = pending.pop()
-        if source not in found:
-            found.add(source)
-            pending += source.all_input_nodes
-    return found
 
 
 def _results(module: fx.GraphModule) -> list[Any]:

@@ -18,6 +18,7 @@ from bridge.frontends.torch.aliasing import (
 )
 from bridge.frontends.torch.record import CaptureRecord
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
+from bridge.frontends.torch.undefined import Reached, reached_results, with_missing_gradients
 from bridge.frontends.torch.values import complete_values
 from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Boxed, Graph, JointGraph, Phase, copied
@@ -50,6 +51,7 @@ class Capture:
         self._keep_joint = keep_joint
         self._numbers = itertools.count()
         self._record = CaptureRecord(ledger)
+        self._reached: dict[str, Reached | None] = {}
         self.adapter = _adapter(torch_version, ledger)
 
     def compile(
@@ -83,7 +85,8 @@ class Capture:
         try:
             check_results(module)
             with self.adapter.rnn_tracing(module):
-                return with_detached_results(module, aot(module, examples))
+                run = with_detached_results(module, aot(module, examples))
+                return with_missing_gradients(run, lambda: self._reached.get(name))
         except Unfit as reason:
             self._record.left_out(name, str(reason), module)
             return module.forward
@@ -107,6 +110,7 @@ class Capture:
             joint = JointGraph(name, Phase.JOINT, copied(module), roles, outputs, names, num_fwd_outputs)
             self._keep_joint(joint)
             self._record.linked(joint)
+            self._reached[name] = reached_results(joint)
             return self._split(module, inputs, num_fwd_outputs=num_fwd_outputs, **more)
 
         return split

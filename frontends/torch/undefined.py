@@ -1,0 +1,102 @@
+"""Gradients that do not exist: eager gives None to what no used result was computed from, AOTAutograd gives zeros.
+
+AOTAutograd puts zeros in place of the gradients of unused results and runs the backward over them. Here it is known
+which results an input reaches, and the zeros of one that reaches only unused ones are taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from bridge.frontends.torch.aliasing import ancestors, differentiable_results, tangents
+from bridge.ir.joint import JointGraph
+
+aten = torch.ops.aten
+
+Reached = tuple[frozenset[int], ...]
+"""For each gradient of a joint graph, in order, which of the differentiable results its input reaches."""
+
+
+def reached_results(joint: JointGraph) -> Reached | None:
+    """What each input reaches; None where all reach the same, so that a gradient that is wanted exists.
+
+    An input reaches a result from which its gradient is computed, and one that is computed from it: the gradient of a
+    sign is zero and depends on nothing, but it exists.
+    """
+    results = differentiable_results(joint)
+    placeholders = [node for node in joint.nodes if node.op == "placeholder"]
+    gradients = joint.nodes[-1].args[0][joint.forward_outputs :]  # type: ignore[index]
+    known = [{node, *ancestors(node, _passes_no_gradient)} for node in results]
+    given = tangents(joint)
+    reached = []
+    for source, gradient in zip(placeholders, gradients, strict=False):
+        behind = ancestors(gradient) if isinstance(gradient, fx.Node) else set()
+        reaches = (t in behind or source in k for t, k in zip(given, known, strict=False))
+        reached.append(frozenset(n for n, reaches_it in enumerate(reaches) if gradient is not None and reaches_it))
+    comparable = len(reached) == len(gradients) and len(given) == len(results)
+    if not comparable or all(not some or len(some) == len(results) for some in reached):
+        return None
+    return tuple(reached)
+
+
+def _passes_no_gradient(node: fx.Node) -> bool:
+    """Detached tensors are traced as aliases."""
+    value = node.meta.get("val")
+    is_real = isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+    return node.target in (aten.detach.default, aten.alias.default) or not (is_real or isinstance(value, tuple | list))
+
+
+def with_missing_gradients(run: Callable[..., Any], reached: Callable[[], Reached | None]) -> Callable[..., Any]:
+    """The compiled graph, after whose backward the gradients that eager does not give are None.
+
+    reached: asked once the graph has run, since the joint graph may be traced as late as that.
+    """
+
+    def call(*args: Any) -> Any:
+        results = run(*args)
+        known = reached()
+        if known is not None:
+            _take_back(results, known)
+        return results
+
+    return call
+
+
+def _take_back(results: Sequence[Any], reached: Reached) -> None:
+    outputs = dict(_made_by_autograd(results))
+    differentiable = {number for some in reached for number in some}
+    if len(set(outputs.values())) != 1 or len(outputs) <= max(differentiable):
+        return
+    positions = sorted(outputs)
+    needs = [[positions[number] for number in some] for some in reached]
+
+    def hook(gradients: Sequence[Any], of_results: Sequence[Any]) -> tuple[Any, ...] | None:
+        if len(gradients) != len(needs):
+            return None
+        return tuple(
+            None if need and all(of_results[position] is None for position in need) else gradient
+            for gradient, need in zip(gradients, needs, strict=True)
+        )
+
+    next(iter(outputs.values())).register_hook(hook)
+
+
+def _made_by_autograd(results: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """The compiled function behind each result that has a gradient, and which of its results this one is."""
+    for result in results:
+        function = result.grad_fn if isinstance(result, torch.Tensor) else None
+        if function is None:
+            continue
+        position = result.output_nr
+        if not _is_compiled(function) and function.next_functions:  # a view of what the function gave
+            function, position = function.next_functions[0]
+        if _is_compiled(function):
+            yield position, function
+
+
+def _is_compiled(function: Any) -> bool:
+    return type(function).__name__ == "CompiledFunctionBackward"

@@ -59,6 +59,12 @@ class CaptureRecord:
             op = type(module).__name__ if leaf else "call"
             self._uncaptured(DeadEnd.COVERAGE, op, reason, source=code_line(frame.f_code))
 
+    def frame_failed(self, frame: Any, error: Exception) -> None:
+        """Dynamo's own fault costs the frame, which runs as Python."""
+        self._reasons.clear()
+        detail = f"Dynamo failed on the frame: {error}"
+        self._uncaptured(DeadEnd.API_INSTABILITY, "frame", detail, source=code_line(frame.f_code))
+
     def graph_broken(self, graph: str, broken: GraphBreak) -> None:
         """The function goes on as Python after the graph, at the user's line."""
         self._uncaptured(DeadEnd.COVERAGE, "graph break", broken.reason, graph=graph, source=frame_line(broken.frames))

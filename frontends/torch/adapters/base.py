@@ -13,7 +13,8 @@ import torch._dynamo
 import torch._dynamo.config
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.exc import TorchDynamoException
+from torch._dynamo.exc import InternalTorchDynamoError, TorchDynamoException
+from torch._dynamo.types import ConvertFrameReturn
 from torch._dynamo.utils import counters
 
 from bridge.frontends.torch.adapters.rnn import dropout_between_layers
@@ -25,7 +26,9 @@ PRIVATE_NAMES: tuple[str, ...] = (
     "torch._dynamo.config.skip_nnmodule_hook_guards",
     "torch._dynamo.config.patch",
     "torch._dynamo.backends.common.aot_autograd",
+    "torch._dynamo.exc.InternalTorchDynamoError",
     "torch._dynamo.exc.TorchDynamoException",
+    "torch._dynamo.types.ConvertFrameReturn",
     "torch._dynamo.utils.counters",
     "torch.utils._python_dispatch.TorchDispatchMode.ignore_compile_internals",
     "torch.utils.hooks.RemovableHandle.next_id",
@@ -33,6 +36,10 @@ PRIVATE_NAMES: tuple[str, ...] = (
     "torch._decomp.decompositions._rnn_helper",
 )
 """Everything private that the frontend and the audit import or call, for a probe to look for."""
+
+
+FAULTS = (InternalTorchDynamoError, IndexError, AssertionError)
+"""What Dynamo raises where it fails itself. If it was the user's own mistake, plain Python will say so."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,9 @@ class Listener(Protocol):
 
     def frame_skipped(self, frame: Any, reason: str) -> None:
         """A frame runs as plain Python, now and on every later call."""
+
+    def frame_failed(self, frame: Any, error: Exception) -> None:
+        """Dynamo failed by a fault of its own, and the frame runs as plain Python."""
 
     def switched_off(self) -> None:
         """Dynamo is switched off in this process (TORCHDYNAMO_DISABLE=1), so nothing is captured."""
@@ -137,8 +147,12 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any]) -> Any:
     def compile_frame(frame: Any, *more: Any, **named: Any) -> Any:
         hits = _recompile_limit_hits()
         listener.frame_begun(_breaks())
-        with torch._dynamo.config.patch(config):
-            answer = callback(frame, *more, **named)
+        try:
+            with torch._dynamo.config.patch(config):
+                answer = callback(frame, *more, **named)
+        except FAULTS as error:
+            listener.frame_failed(frame, error)
+            return ConvertFrameReturn()
         if _recompile_limit_hits() > hits:
             listener.limit_reached(frame)
         elif answer.guarded_code is None:

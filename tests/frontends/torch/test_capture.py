@@ -235,3 +235,24 @@ def test_attention_has_the_right_gradient() -> None:
     assert runs(compilation) == [1, 1]
     for one, other in zip(got, expected):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("fault", [IndexError("tuple index out of range"), AssertionError("no")])
+def test_a_fault_of_dynamos_costs_the_frame(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+    from torch._dynamo import convert_frame
+
+    def failing(*args: Any, **kwargs: Any) -> None:
+        raise fault
+
+    monkeypatch.setattr(convert_frame, "_compile", failing)
+    compiled = bridge.compile(lambda x: x * 2, target="eager")
+    assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0))
+    events = compiled.ledger.select(dead_end="api_instability", kind="uncaptured")
+    assert all(str(fault) in event.detail for event in events)
+    assert "test_capture.py" in events[-1].source
+
+
+def test_a_mistake_of_the_users_is_raised_as_in_eager() -> None:
+    compiled = bridge.compile(lambda x: x.sum(5), target="eager")
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        compiled(torch.ones(3))

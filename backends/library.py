@@ -29,13 +29,15 @@ VENDOR = frozenset(
         aten._scaled_dot_product_flash_attention_backward.default,
         aten._scaled_dot_product_efficient_attention.default,
         aten._scaled_dot_product_efficient_attention_backward.default,
+        aten.topk.default,
     }
 )
-"""Matrix products, convolutions and attention: oneDNN, MKL, cuBLAS and cuDNN have them."""
+"""Matrix products, convolutions and attention: oneDNN, MKL, cuBLAS and cuDNN have them. And the choice of the largest:
+ATen's partial sort is quick, and which of equal elements it takes decides what a model with such a choice computes."""
 
 
 class Library:
-    """Takes matrix products, convolutions and attention if `vendor`, and random ops always.
+    """Takes matrix products, convolutions, attention and topk if `vendor`, and random ops always.
 
     Random ops are torch's own: drawn in program order from torch's generator, a seed means what it means in eager.
     """

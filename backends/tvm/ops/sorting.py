@@ -81,7 +81,7 @@ def sort_stable(x, stable, dim, descending):
 
 @converts(aten.topk.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def topk(x, k, dim, largest, sorted):
-    """In order whether it is asked for or not; of equal elements the first, where torch takes what its algorithm meets."""
+    """In order whether it is asked for or not; of equal elements the first, which torch does not promise."""
     values, positions = sorted_along(x, dim, largest)
     return first(values, dim, k), first(positions, dim, k)
 

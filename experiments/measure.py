@@ -13,7 +13,15 @@ from torch.utils._pytree import tree_map
 
 from bridge.demo.timing import interleaved
 
-__all__ = ["Gradients", "WrongGradient", "gradients", "interleaved", "reference_gradients", "wrong_gradients"]
+__all__ = [
+    "Gradients",
+    "WrongGradient",
+    "gradients",
+    "interleaved",
+    "largest",
+    "reference_gradients",
+    "wrong_gradients",
+]
 
 Gradients = Mapping[str, torch.Tensor]
 """The gradient of each parameter by its name."""
@@ -62,11 +70,11 @@ def wrong_gradients(found: Gradients, eager: Gradients, exact: Gradients) -> lis
     twice eager's own error, 1e-5 of the largest element of the exact gradient, and 1e-7 of the model's largest.
     """
     wrong = [WrongGradient(name, float("inf"), 0.0) for name in sorted(found.keys() ^ exact.keys())]
-    largest = max((_largest(gradient) for gradient in exact.values()), default=0.0)
+    scale = max((largest(gradient) for gradient in exact.values()), default=0.0)
     for name in sorted(found.keys() & exact.keys()):
-        error = _largest(found[name].double() - exact[name])
-        own = _largest(eager[name].double() - exact[name])
-        allowed = max(2 * own, 1e-5 * _largest(exact[name]), 1e-7 * largest)
+        error = largest(found[name].double() - exact[name])
+        own = largest(eager[name].double() - exact[name])
+        allowed = max(2 * own, 1e-5 * largest(exact[name]), 1e-7 * scale)
         if not error <= allowed:
             wrong.append(WrongGradient(name, error, allowed))
     return wrong
@@ -93,6 +101,6 @@ def train(
     return losses
 
 
-def _largest(tensor: torch.Tensor) -> float:
+def largest(tensor: torch.Tensor) -> float:
     """The largest absolute value; 0 of an empty tensor, NaN where there is one."""
     return tensor.abs().max().item() if tensor.numel() else 0.0

@@ -90,7 +90,7 @@ def audit(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
     step(*args, **kwargs)
     graphs = [graph for compilation in LIVE for graph in compilation.graphs]
     before = [graph.runs[0] for graph in graphs]
-    with _Recorder({graph.run.__code__ for graph in graphs}) as recorder:  # type: ignore[attr-defined]
+    with _Recorder([graph.run.__code__ for graph in graphs]) as recorder:  # type: ignore[attr-defined]
         step(*args, **kwargs)
     ran = [(graph, graph.runs[0] - earlier) for graph, earlier in zip(graphs, before)]
     return _compared([(graph, times) for graph, times in ran if times], recorder)
@@ -120,9 +120,9 @@ def _compared(ran: Sequence[tuple[CompiledGraph, int]], recorder: _Recorder) -> 
 class _Recorder(TorchDispatchMode):
     """Counts computing ATen calls: those inside a program's run, those of torch's engine, and all others by line."""
 
-    def __init__(self, programs: set[CodeType]) -> None:
+    def __init__(self, programs: Sequence[CodeType]) -> None:
         super().__init__()
-        self._programs = programs
+        self._programs = {id(code) for code in programs}  # by identity: code that Dynamo writes may have no hash
         self.inside: Counter[str] = Counter()
         self.inside_views: Counter[str] = Counter()
         self.engine: Counter[str] = Counter()
@@ -139,7 +139,7 @@ class _Recorder(TorchDispatchMode):
 
     def _count(self, op: str, computes: bool) -> None:
         frames = [frame for frame in _frames(sys._getframe(2)) if not _is_dispatch(frame)]
-        if any(frame.f_code in self._programs for frame in frames):
+        if any(id(frame.f_code) in self._programs for frame in frames):
             self.inside[op] += 1
             self.inside_views += Counter() if computes else Counter([op])
         elif not computes:
@@ -163,8 +163,11 @@ def _is_dispatch(frame: FrameType) -> bool:
 
 
 def _is_engines(frames: list[FrameType]) -> bool:
-    """Whether AOTAutograd's wrappers, the accumulation of a gradient, or the seed of a backward made the call."""
-    if type(torch._C._current_autograd_node()).__name__ == "AccumulateGrad":
+    """Whether AOTAutograd's wrappers, the seed of a backward, or autograd itself made the call.
+
+    Autograd accumulates gradients, and gives zeros to a compiled backward for a result of which no gradient is known.
+    """
+    if type(torch._C._current_autograd_node()).__name__ in ("AccumulateGrad", "CompiledFunctionBackward"):
         return True
     code = frames[0].f_code
     return code.co_filename.startswith(_WRAPPERS) or (code.co_name == "_make_grads" and code.co_filename == _AUTOGRAD)

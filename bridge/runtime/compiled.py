@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bridge.ir.compiled import CompiledGraph, Way
 from bridge.ir.joint import JointGraph, Phase
-from bridge.ledger import Ledger
+from bridge.ir.tally import tally
+from bridge.ledger import Ledger, Record
 from bridge.options import Options
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Compilation:
             phase = event.phase or Phase.FORWARD.value
             counts.setdefault(phase, Counter())[Way.UNCAPTURED.value] += event.count
         return {phase: {way.value: ways[way.value] for way in Way} for phase, ways in counts.items()}
+
+    def records(self, model: str = "") -> list[Record]:
+        """How the nodes of each overload run, and the events, as a ledger file holds them under a model's name."""
+        return [*tally(self.graphs, model), *(replace(event, model=model) for event in self.ledger)]
 
     def explain(self, console: Console | None = None) -> None:
         """Print how the nodes run and why some do not run in TVM, with the lines that asked for them."""

@@ -1,0 +1,106 @@
+"""A step in float64 to hold the same step in float32 against: the same random numbers, and float64 throughout."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
+class Draws(TorchDispatchMode):
+    """Keeps the random numbers that a run draws, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[torch.Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if draws(func):
+            self.kept.append(result.clone())
+        return result
+
+
+class Replayed(TorchDispatchMode):
+    """Gives the random numbers of another run: in float64 torch would draw others from the same seed.
+
+    It also multiplies grouped matrices, since torch does not in float64.
+    """
+
+    def __init__(self, kept: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._left = iter(kept)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._grouped_mm.default:
+            return grouped_product(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if draws(func):
+            kept = next(self._left)
+            if kept.shape != result.shape:
+                raise ValueError(f"{func}: {tuple(result.shape)} where {tuple(kept.shape)} was drawn before")
+            result.copy_(kept)
+        return result
+
+
+class _Wider(TorchFunctionMode):
+    """Where the program asks for float32 it gets float64."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        args, kwargs = tree_map(_wider_type, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def in_float64(kept: list[torch.Tensor]) -> Iterator[None]:
+    """What runs herein computes in float64 and draws the random numbers of `kept`."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with Replayed(kept), _Wider():
+            yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+def widened(value: Any) -> Any:
+    """The tensors of nested containers in float64. A tensor of which a gradient is wanted stays one."""
+    return tree_map(_wider_tensor, value)
+
+
+def grouped_product(x: torch.Tensor, y: torch.Tensor, ends: torch.Tensor | None = None, *_: Any) -> torch.Tensor:
+    """`torch._grouped_mm`: groups of rows of x by a matrix each, or groups of columns of x by those rows of y."""
+    if ends is None:
+        return x @ y
+    bounds = [0, *ends.tolist()]
+    groups = [slice(begin, end) for begin, end in itertools.pairwise(bounds)]
+    if x.dim() == 3:
+        return torch.cat([x[number] @ y[:, group] for number, group in enumerate(groups)], dim=1)
+    if y.dim() == 3:
+        return torch.cat([x[group] @ y[number] for number, group in enumerate(groups)])
+    return torch.stack([x[:, group] @ y[group] for group in groups])
+
+
+def draws(func: Any) -> bool:
+    """Whether an overload gives random numbers and nothing else."""
+    return torch.Tag.nondeterministic_seeded in func.tags and len(func._schema.returns) == 1
+
+
+def _wider_type(value: Any) -> Any:
+    return WIDER.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _wider_tensor(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or value.dtype not in WIDER:
+        return value
+    return value.detach().to(WIDER[value.dtype]).requires_grad_(value.requires_grad)

@@ -1,8 +1,8 @@
 """Functions of float32 in any number of lanes, where TVM would call the C library once for each lane.
 
 Range reductions and polynomials are those of Cephes (S. Moshier, "Methods and Programs for Mathematical Functions",
-1989). erf is by least-squares fits of our own: of erf(x) / x below 1, of log(erfc(x) exp(x²) / t) beyond. NaN,
-infinities, denormal numbers and the sign of zero come out as in torch.
+1989). erf is by minimax fits of our own: of erf(x) / x - 1 below 0.9, of log(erfc(x)) from there to 4. NaN, infinities,
+denormal numbers and the sign of zero come out as in torch.
 """
 
 # TVM takes numbers where its annotations ask for expressions.
@@ -56,9 +56,8 @@ class Lane:
         return self.call("reinterpret", "float32", x)
 
     def power_of_two(self, n: Any) -> Any:
-        """2 to a whole number from -126 to 127, given as a float."""
-        exponent = tirx.Cast(self.type("int32"), n) + self.whole(127)
-        return self.from_bits(self.bitwise(tirx.LShift, exponent, self.whole(23)))
+        """2 to a whole number from -126 to 127."""
+        return self.from_bits(self.bitwise(tirx.LShift, n + self.whole(127), self.whole(23)))
 
     def bitwise(self, operator: Any, a: Any, b: Any) -> Any:
         return operator(a, b)
@@ -77,19 +76,32 @@ class Lane:
         return value if self.width == 1 else tirx.Broadcast(value, self.width)
 
 
+ROUND = 12582912.0
+"""1.5 · 2**23: added to a small number it leaves that number, rounded, in the low bits."""
+
+
 def exp(x: Any, bind: Bind) -> Any:
-    """e to the x: x = n ln 2 + r, a polynomial in r, and 2 to the n in two steps so that denormals come out."""
+    """e to the x: x = n ln 2 + r, a polynomial in r, and 2 to the n in two steps so that denormals come out.
+
+    A NaN fails both comparisons and stays one.
+    """
     lane = Lane(x, bind)
     low = lane.choose(x < lane.real(-104.0), lane.real(-104.0), x)
-    inside = bind(lane.choose(low > lane.real(89.0), lane.real(89.0), low))
-    n = bind(lane.call("floor", "float32", inside * lane.real(1.44269504088896341) + lane.real(0.5)))
-    r = bind(inside - n * lane.real(0.693359375) - n * lane.real(-2.12194440e-4))
+    mantissa, n = _reduced(lane, bind(lane.choose(low > lane.real(89.0), lane.real(89.0), low)))
+    half = bind(lane.bitwise(tirx.RShift, n, lane.whole(1)))
+    return mantissa * lane.power_of_two(half) * lane.power_of_two(n - half)
+
+
+def _reduced(lane: Lane, x: Any) -> tuple[Any, Any]:
+    """m and n with m 2**n = e**x and m between 0.7 and 1.5, for x from -104 to 89."""
+    shifted = lane.bind(x * lane.real(1.44269504088896341) + lane.real(ROUND))
+    whole = lane.bind(shifted - lane.real(ROUND))
+    r = lane.bind(x - whole * lane.real(0.693359375) - whole * lane.real(-2.12194440e-4))
     p = lane.polynomial(
         r, (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
     )
-    half = bind(lane.call("floor", "float32", n * lane.real(0.5)))
-    result = (p * r * r + r + lane.real(1.0)) * lane.power_of_two(half) * lane.power_of_two(n - half)
-    return lane.choose(lane.is_nan(x), x, result)
+    n = lane.bind(lane.bits(shifted) - lane.whole(0x4B400000))
+    return p * r * r + r + lane.real(1.0), n
 
 
 def log(x: Any, bind: Bind) -> Any:
@@ -138,21 +150,19 @@ def sigmoid(x: Any, bind: Bind) -> Any:
 
 
 def erf(x: Any, bind: Bind) -> Any:
-    """Error function: a polynomial below 1, 1 - t exp(-x² + a polynomial in t) with t = 1 / (1 + |x| / 2) beyond."""
+    """Error function: a polynomial below 0.9, 1 - exp(a polynomial) beyond, and 1 beyond 4."""
     lane = Lane(x, bind)
-    size = bind(lane.magnitude(x))
     z = bind(x * x)
-    near = x * lane.polynomial(z, ERF_NEAR)
-    t = bind(lane.real(1.0) / (lane.real(1.0) + lane.real(0.5) * size))
-    far = lane.real(1.0) - t * exp(bind(lane.polynomial(t, ERF_FAR) - z), bind)
-    result = lane.choose(size < lane.real(1.0), near, lane.with_sign_of(far, x))
-    return lane.choose(lane.is_nan(x), x, result)
+    near = lane.polynomial(z, ERF_NEAR) * x + x
+    size = bind(lane.magnitude(x))
+    inside = bind(lane.choose(size > lane.real(4.0), lane.real(4.0), size))
+    mantissa, n = _reduced(lane, bind(lane.polynomial(inside, ERF_FAR)))
+    far = lane.real(1.0) - mantissa * lane.power_of_two(n)
+    return lane.choose(size > lane.real(0.9), lane.with_sign_of(far, x), near)
 
 
-ERF_NEAR = (-9.63499132922152e-06, 1.1254641e-04, -8.4825075e-04, 5.2209231e-03, -2.68653929e-02, 1.12837821e-01,
-            -3.76126379e-01, 1.1283792257)  # fmt: skip
-ERF_FAR = (-0.261721119, 0.715181628, -0.550464486, 0.0132523326, -0.11077972, 0.0829445737, 0.375785473, 0.999887843,
-           -1.26550685)  # fmt: skip
+ERF_NEAR = (-0.00060496986, 0.0050043976, -0.02677403, 0.11282014, -0.37612513, 0.12837911)
+ERF_FAR = (0.00019821973, -0.0030654909, 0.022315215, -0.10411368, -0.63697606, -1.1277972, -0.00016644716)
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "tirx.erf": erf,

@@ -9,6 +9,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from bridge.ir.schema import defaults
+from experiments.elements import differing
 from tests.backends.tvm.calls import Call
 from tests.backends.tvm.variants import strided
 
@@ -35,9 +36,6 @@ INFINITE_OR_NAN = frozenset(
     }
 )
 """Overloads where the order of the arithmetic, or a library's padding, decides whether an infinity becomes a NaN."""
-
-RELATIVE = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 8e-3}
-ABSOLUTE = {torch.float64: 1e-12, torch.float32: 1e-6, torch.float16: 1e-4, torch.bfloat16: 1e-3}
 
 
 def tensors(made: Any) -> list[torch.Tensor]:
@@ -105,15 +103,3 @@ def in_float64(call: Call, eager: list[torch.Tensor]) -> list[torch.Tensor]:
         return eager
     same = [m.shape == e.shape and m.is_floating_point() == e.is_floating_point() for m, e in zip(made, eager)]
     return [m if s else e for m, e, s in zip(made, eager, same, strict=True)]
-
-
-def differing(mine: torch.Tensor, theirs: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    """Where a result is neither eager's nor as near to float64's as eager is."""
-    if not mine.is_floating_point():
-        return mine != theirs
-    a, b, e = mine.double(), theirs.double(), exact.double()
-    largest = e[torch.isfinite(e)].abs().max().clamp(1.0, 1e4) if torch.isfinite(e).any() else 1.0
-    slack = torch.where(torch.isfinite(b - e), (b - e).abs(), 0.0)
-    error = ABSOLUTE[mine.dtype] * largest + RELATIVE[mine.dtype] * e.abs() + 4 * slack
-    near = torch.isfinite(e) & ((a - e).abs() <= error)
-    return ~(near | (a == b) | (a.isnan() & b.isnan()))

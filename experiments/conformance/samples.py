@@ -1,0 +1,92 @@
+"""Torch's OpInfo database as calls: for each entry a few samples, one of them with its tensors strided and offset."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy
+import torch
+from torch.testing._internal import common_methods_invocations
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.utils._pytree import tree_leaves, tree_map
+
+FROM = 64
+"""Samples of an entry that are looked at; the chosen ones are the first and any others of them."""
+
+
+def _unseeded(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return op(*args, **kwargs)
+
+
+# Entries that draw random numbers set a seed inside the call, which a compiler meets while tracing and not when the
+# compiled program runs. The seed is set around the call instead.
+common_methods_invocations.wrapper_set_seed = _unseeded  # type: ignore[attr-defined]
+
+ENTRIES: dict[str, OpInfo] = {info.full_name: info for info in op_db}
+"""The entries by name and variant."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call of an entry. `run` takes the arguments; `name` says which sample it is."""
+
+    name: str
+    run: Callable[..., Any]
+    arguments: tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+    def fresh(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """The arguments with tensors of their own, lying in memory as the given ones do."""
+        return tree_map(lambda v: _copied(v) if isinstance(v, torch.Tensor) else v, self.arguments)
+
+
+def names(dtype: torch.dtype) -> list[str]:
+    """The entries that torch's CPU kernels support in a type."""
+    return [name for name, info in ENTRIES.items() if dtype in info.supported_dtypes("cpu")]
+
+
+def has_gradient(name: str, dtype: torch.dtype) -> bool:
+    info = ENTRIES[name]
+    return info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
+
+
+def samples(name: str, dtype: torch.dtype, count: int) -> Iterator[Sample]:
+    """So many of torch's samples, the same at each run, and the smallest of them strided and offset."""
+    for seed in (torch.manual_seed, random.seed, numpy.random.seed):
+        seed(0)
+    info = ENTRIES[name]
+    found = list(islice(info.sample_inputs("cpu", dtype, requires_grad=has_gradient(name, dtype)), FROM))
+    others = range(1, len(found))
+    chosen = [0, *sorted(random.Random(name).sample(others, min(count - 1, len(others))))] if found else []
+    for index in chosen:
+        yield _sample(f"sample {index}", info, found[index])
+    if chosen:
+        index = min(chosen, key=lambda i: (not _elements(found[i]), _elements(found[i])))
+        yield _sample(f"sample {index} strided", info, found[index].noncontiguous())
+
+
+def _sample(name: str, info: OpInfo, sample: SampleInput) -> Sample:
+    op, process = info.get_op(), sample.output_process_fn_grad
+
+    def run(input: Any, args: Any, kwargs: Any) -> Any:
+        return process(op(input, *args, **kwargs))
+
+    return Sample(name, run, (sample.input, tuple(sample.args), dict(sample.kwargs)))
+
+
+def _elements(sample: SampleInput) -> int:
+    leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
+    return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A leaf of the same strides and offset in a storage of its own."""
+    if tensor.layout != torch.strided:
+        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    storage = tensor.detach().untyped_storage().clone()
+    made = torch.empty(0, dtype=tensor.dtype).set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+    return made.requires_grad_(tensor.requires_grad)

@@ -12,13 +12,15 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from bridge.backends.tvm.index import Axis, Index, Size, compact_strides
+from bridge.backends.tvm.index import Axis, Index, Size, compact_strides, product
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Value
 from bridge.backends.tvm.scalar import Load, Position, walk
 from bridge.backends.tvm.schedule.axes import laid_out
 from bridge.backends.tvm.schedule.emit import Code, Emitter, constant, int64, lanes_of, span, typed
+from bridge.backends.tvm.schedule.keep import kept, place_in_row
 from bridge.backends.tvm.schedule.nest import Nest, Reduction, nest_of
+from bridge.backends.tvm.schedule.tile import tiled
 from bridge.backends.tvm.schedule.vector import Lanes, vectorised, width
 
 PARALLEL_FROM = 1 << 15
@@ -33,7 +35,7 @@ NEUTRAL: Mapping[str, float] = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "
 def scheduled(kernel: Kernel, name: str) -> tuple[Any, list[Value], list[Value], list[str]]:
     """The kernel as a PrimFunc, and its parameters: the values it reads, those it writes, the symbolic sizes."""
     nest, lanes = vectorised(laid_out(nest_of(kernel)))
-    return _Writer(nest, lanes, kernel.stored, name).write()
+    return _Writer(tiled(nest, lanes), lanes, kernel.stored, name).write()
 
 
 class _Writer:
@@ -128,6 +130,10 @@ class _Writer:
         self._emit.axes[axis] = expr
         self._emit.depths[axis] = self._code.depth
 
+    @property
+    def _columns_of_a_row(self) -> int:
+        return product(a.extent for a in self._nest.cols).constant or 0
+
     def _extent(self, extent: Index) -> Any:
         return _Extents(self._sizes)(extent)
 
@@ -135,6 +141,7 @@ class _Writer:
 
     def _row(self) -> None:
         """All that is computed for one row, or for one vector of rows: level by level, then what is left to store."""
+        self._emit.keep(kept(self._nest, self._lanes), place_in_row(self._nest), self._columns_of_a_row)
         for level in range(1, self._top + 1):
             reductions = [r for r in self._nest.reductions if r.level == level]
             stores = [s for s in self._nest.stores if s.over_columns and s.level == level - 1]
@@ -142,6 +149,7 @@ class _Writer:
         for store in self._nest.stores:
             if not store.over_columns:
                 self._store(store)
+        self._emit.next_walk()
         last = [s for s in self._nest.stores if s.over_columns and s.level == self._top]
         if last:
             self._columns(list(self._nest.cols), lambda: [self._store(s) for s in last])
@@ -157,6 +165,7 @@ class _Writer:
             for total in sums:
                 total.add()
 
+        self._emit.next_walk()
         self._columns(list(self._nest.cols), body, blocked)
         for total in sums:
             self._emit.reduced[total.reduction.value] = total.result()

@@ -25,6 +25,7 @@ from bridge.backends.tvm.scalar import (
     walk,
 )
 from bridge.backends.tvm.schedule.functions import written
+from bridge.backends.tvm.schedule.keep import Kept
 from bridge.backends.tvm.schedule.vector import Lanes
 
 
@@ -124,6 +125,8 @@ class Emitter:
         self.reduced: dict[Value, Any] = {}
         self._used: dict[int, frozenset[Axis]] = {}
         self._reads: dict[int, int] = {}
+        self._kept: dict[int, Kept] = {}
+        self._walk = 0
         self._guard_depth = 1  # nothing is bound further out than this while the branch of a guard is written
 
     # Which axes a scalar depends on ----------------------------------------------------------------------------------
@@ -167,18 +170,40 @@ class Emitter:
         if known is not None:
             return known
         axes = self.used(root)
+        held = self._kept.get(id(root))
+        if held is not None and held.walk < self._walk:
+            expr = tirx.BufferLoad(held.buffer, [self.index(held.place)])
+            self.code.remember(id(root), expr)
+            return expr
         if isinstance(root, Guarded):
             depth = self.code.depth
         else:
             needs = [*root.operands, *inside(root)]
             depth = max(self._depth(axes), self._guard_depth, *(self._settled(n) for n in needs), 1)
         expr = self._written(root, axes, depth)
+        if held is not None:
+            expr = self._put_into(held, self.bind(expr, depth))
         if not isinstance(root, Constant | Reduced) and (depth < self.code.depth or self._shared(root)):
             expr = self.bind(expr, depth)
         elif not isinstance(root, Constant | Reduced):
             return expr
         self.code.remember(id(root), expr, depth)
         self.code.kept.append(root)
+        return expr
+
+    def keep(self, scalars: Sequence[Scalar], place: Index, count: int) -> None:
+        """What the next walk over `count` columns computes of these is kept for the walks after it."""
+        self._walk = 0
+        self._kept = {id(s): Kept(self.code.local(s.dtype, count), place) for s in scalars}
+
+    def next_walk(self) -> None:
+        """A walk over the columns begins."""
+        self._walk += 1
+
+    def _put_into(self, held: Kept, expr: Any) -> Any:
+        held.walk = self._walk
+        where = self.index(held.place)
+        self.code.add(tirx.BufferStore(held.buffer, self.wide(expr, lanes_of(where)), [where]))
         return expr
 
     def _settled(self, node: Scalar) -> int:

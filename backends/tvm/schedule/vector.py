@@ -12,6 +12,13 @@ from bridge.backends.tvm.schedule.nest import Nest
 REGISTER_BYTES = 64
 """Bytes of a value that one step of a vector loop covers: two registers of AVX2, one of AVX-512."""
 
+WIDEST = 256
+"""Bytes of a row of results that are reduced together, column after column: what is next to one another in memory is
+fetched together."""
+
+TASKS = 8
+"""Pieces of the work that are left for the threads to share."""
+
 WIDTHS = {"bool": 1, "bfloat16": 2}
 
 
@@ -63,6 +70,9 @@ def _count(nest: Nest, axis: Axis) -> int:
             widest = max(widest, width(node.dtype) if node.dtype else 1)
     lanes = max(REGISTER_BYTES // max(widest, 4), 4)
     extent = axis.extent.constant
+    if axis in nest.rows and nest.cols and extent is not None:
+        while lanes < WIDEST // widest and extent >= 2 * lanes * TASKS:
+            lanes *= 2
     while extent is not None and lanes > extent:
         lanes //= 2
     return lanes if lanes >= 2 else 1

@@ -246,4 +246,4 @@ def named(v: Expr) -> Expr:
 
 def store(buffer: Any, index: Sequence[Expr], value: Expr) -> None:
     """Write one element of a buffer in a loop nest."""
-    T.buffer_store(buffer, value, list(index) or [0])
+    T.buffer_store(buffer, value, list(index) or [0] * len(buffer.shape))

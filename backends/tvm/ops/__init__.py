@@ -3,9 +3,11 @@
 from bridge.backends.tvm.ops import (
     activation,
     attention,
+    bessel,
     comparison,
     convolution,
     creation,
+    error_function,
     indexing,
     linear_algebra,
     loss,
@@ -25,9 +27,11 @@ from bridge.backends.tvm.ops import (
 __all__ = [
     "activation",
     "attention",
+    "bessel",
     "comparison",
     "convolution",
     "creation",
+    "error_function",
     "indexing",
     "linear_algebra",
     "loss",

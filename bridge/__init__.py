@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridge.api import audit, compile, inspect
+    from bridge.api import audit, compile, coverage, inspect
     from bridge.ledger import DeadEnd, Event, Ledger
     from bridge.options import Options
 
@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "compile": "bridge.api",
+    "coverage": "bridge.api",
     "inspect": "bridge.api",
     "audit": "bridge.api",
     "Options": "bridge.options",
@@ -25,7 +26,7 @@ _HOME = {
     "Ledger": "bridge.ledger",
 }
 
-__all__ = ["DeadEnd", "Event", "Ledger", "Options", "audit", "compile", "inspect"]
+__all__ = ["DeadEnd", "Event", "Ledger", "Options", "audit", "compile", "coverage", "inspect"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a user calls: `compile`, `inspect` and `audit`."""
+"""What a user calls: `compile`, `coverage`, `inspect` and `audit`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ from bridge.runtime.audit import Audit, audit
 from bridge.runtime.compiled import Compilation
 from bridge.runtime.hooks import watched
 from bridge.runtime.interpreter import interpreted
+from bridge.runtime.step import dry_step
 from bridge.runtime.twin import CompiledFunction, State, state_of, twin_of
+from bridge.runtime.unchanged import unchanged
 from bridge.versions import findings
 
-__all__ = ["TARGETS", "Audit", "audit", "compile", "inspect"]
+__all__ = ["TARGETS", "Audit", "audit", "compile", "coverage", "inspect"]
 
 TARGETS = ("tvm", "inductor", "eager")
 """The targets that have a name of their own. Any other target is a TVM target: a string or a mapping."""
+
+Make = Callable[[Graph, Compilation], CompiledGraph]
 
 
 def compile(
@@ -65,6 +69,32 @@ def compile(
     return _compiled(model_or_function, chosen)
 
 
+def coverage(
+    model: Any,
+    *args: Any,
+    loss_fn: Callable[[Any], torch.Tensor] | None = None,
+    dynamic: bool | None = None,
+    library: bool = True,
+    **kwargs: Any,
+) -> Compilation:
+    """What would run in TVM, and what not: a step is captured and its nodes are placed, but nothing is compiled.
+
+    The module or function is called once with the arguments, its ops in ATen, and so is the backward of
+    loss_fn(output), or of the sum of the floating outputs, where a result requires a gradient. The model, its
+    gradients, its buffers and the random number generators are afterwards as they were.
+
+    Gives `.placement`, `.ledger`, `.graphs`, `.explain()` and `.records()` as a compiled model has them. What only
+    fails when it is built cannot be known: it is counted with what TVM takes.
+    """
+    subject = _checked(model)
+    compilation = Compilation(Options(dynamic=dynamic, library=library), Ledger())
+    _check_target(compilation.options.target)
+    call = _capture(compilation, _plan_graph).compile(subject, dynamic, guard_hooks=False)
+    with unchanged(subject, args, kwargs):
+        dry_step(call, args, kwargs, loss_fn)
+    return compilation
+
+
 def inspect(compiled: Any) -> Compilation:
     """The compilation behind a compiled module or function, whatever attributes the user's own object has."""
     return state_of(compiled).compilation
@@ -74,7 +104,7 @@ def _compiled(subject: Any, options: Options) -> Any:
     """A compiled object for a module or a function. Pickled compiled objects name this function."""
     subject = _checked(subject)
     compilation = Compilation(options, Ledger())
-    capture = _capture(compilation)
+    capture = _capture(compilation, _compile_graph)
     backend = "inductor" if options.target == "inductor" else None
     if not isinstance(subject, nn.Module):
         call = capture.compile(subject, options.dynamic, backend=backend)
@@ -86,9 +116,9 @@ def _compiled(subject: Any, options: Options) -> Any:
     return twin_of(State(subject, watched(subject, start), compilation, _compiled))
 
 
-def _capture(compilation: Compilation) -> Capture:
+def _capture(compilation: Compilation, make: Make) -> Capture:
     return Capture(
-        _graph_compiler(compilation),
+        _graph_compiler(compilation, make),
         compilation.ledger,
         decompositions=decompositions(),
         split=split_by(compilation.options.partitioner),
@@ -96,14 +126,14 @@ def _capture(compilation: Compilation) -> Capture:
     )
 
 
-def _graph_compiler(compilation: Compilation) -> Callable[[Graph], CompiledGraph]:
-    """Compile each graph and keep it. What goes wrong in our own compiler costs an event, and not the user's run."""
+def _graph_compiler(compilation: Compilation, make: Make) -> Callable[[Graph], CompiledGraph]:
+    """Make something of each graph and keep it. What goes wrong in our compiler costs an event, not the user's run."""
 
     control_flow = adapter_for(torch.__version__)[0].control_flow
 
     def compile_graph(graph: Graph) -> CompiledGraph:
         try:
-            made = _compile_graph(graph, compilation)
+            made = make(graph, compilation)
         except (BridgeError, control_flow):
             raise
         except Exception as error:
@@ -121,6 +151,12 @@ def _compile_graph(graph: Graph, compilation: Compilation) -> CompiledGraph:
     from bridge.pipeline import compile_graph
 
     return compile_graph(graph, compilation.options, compilation.ledger)
+
+
+def _plan_graph(graph: Graph, compilation: Compilation) -> CompiledGraph:
+    from bridge.pipeline import plan_graph
+
+    return plan_graph(graph, compilation.options, compilation.ledger)
 
 
 def _compiler_failed(graph: Graph, error: Exception) -> Event:

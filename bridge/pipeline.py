@@ -23,15 +23,16 @@ from bridge.backends.tvm.build import BuildFailed, Built, build
 from bridge.backends.tvm.lower import Lowered, NodeFailed, lower
 from bridge.backends.tvm.program import program
 from bridge.ir.backend import Backend
+from bridge.ir.call import refused_call
 from bridge.ir.compiled import CompiledGraph, Way
 from bridge.ir.joint import Graph
-from bridge.ir.nodes import op_name, shapes_and_dtypes
+from bridge.ir.nodes import op_name
 from bridge.ir.provenance import source_line
-from bridge.ir.shapes import tensors_of
 from bridge.ledger import DeadEnd, Event, Ledger
 from bridge.options import Options
 from bridge.partition.support import place
 from bridge.passes import PASSES
+from bridge.runtime.interpreter import rehearsed
 from bridge.versions import findings
 
 WAYS = {"tvm": Way.GENERATED, "library": Way.LIBRARY}
@@ -40,25 +41,49 @@ FALLBACKS: Mapping[str, type[Backend]] = {"inductor": Inductor, "eager": Eager}
 
 def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
     """Make the program of one graph. Every node that does not run in TVM is an event in the ledger."""
-    _record_installation(ledger)
-    for improve in PASSES:
-        graph = improve(graph, ledger)
-    fallbacks = [FALLBACKS[name]() for name in options.order]
-    library = Library(options.library)
-    placement = place(graph, [Tvm(options.denied), *fallbacks], ledger, library)
+    _record_versions(ledger)
+    _install_threads(ledger)
+    graph, placement, fallbacks, library = _placed(graph, options, ledger)
     lowered, built = _built(graph, placement, fallbacks, options, ledger)
     return program(lowered, built, _call_outs(graph, placement, fallbacks, library, ledger), ledger)
 
 
-def _record_installation(ledger: Ledger) -> None:
-    """Put kernels on torch's threads, or say why not; say what is wrong with the packages. Each once a ledger."""
-    found = [Event(DeadEnd.API_INSTABILITY, problem.package, problem.detail, kind="version") for problem in findings()]
+def plan_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
+    """`compile_graph` up to where something is lowered: the graph has its placement, and runs op by op in ATen."""
+    _record_versions(ledger)
+    graph, placement, _, _ = _placed(graph, options, ledger)
+    return rehearsed(graph, _ways(placement))
+
+
+def _placed(graph: Graph, options: Options, ledger: Ledger) -> tuple[Graph, dict[str, str], Sequence[Backend], Library]:
+    """The graph after the passes, the backend of each of its nodes, and the backends."""
+    for improve in PASSES:
+        graph = improve(graph, ledger)
+    fallbacks = [FALLBACKS[name]() for name in options.order]
+    library = Library(options.library)
+    return graph, place(graph, [Tvm(options.denied), *fallbacks], ledger, library), fallbacks, library
+
+
+def _ways(placement: Mapping[str, str]) -> dict[str, Way]:
+    return {name: WAYS.get(backend, Way.FALLBACK) for name, backend in placement.items()}
+
+
+def _record_versions(ledger: Ledger) -> None:
+    """Say what is wrong with the packages, once a ledger."""
+    for problem in findings():
+        _record_once(ledger, Event(DeadEnd.API_INSTABILITY, problem.package, problem.detail, kind="version"))
+
+
+def _install_threads(ledger: Ledger) -> None:
+    """Put kernels on torch's threads, or say why not, once a ledger."""
     refused = threads.install()
     if refused is not None:
-        found.append(Event(DeadEnd.MAINTENANCE, op="threads", detail=refused, kind="thread pool"))
-    for event in found:
-        if event not in ledger.events:
-            ledger.record(event)
+        _record_once(ledger, Event(DeadEnd.MAINTENANCE, op="threads", detail=refused, kind="thread pool"))
+
+
+def _record_once(ledger: Ledger, event: Event) -> None:
+    if event not in ledger.events:
+        ledger.record(event)
 
 
 def _built(
@@ -75,9 +100,8 @@ def _built(
 
     while True:
         started = time.perf_counter()
-        ways = {name: WAYS.get(backend, Way.FALLBACK) for name, backend in placement.items()}
         try:
-            lowered = lower(graph, ways)
+            lowered = lower(graph, _ways(placement))
             return lowered, build(lowered, options, apart)
         except NodeFailed as failed:
             give_away([failed.node.name], f"a row failed: {failed.reason}", "row failed")
@@ -139,7 +163,6 @@ def _first_built(
 
 def _failure(graph: Graph, node: fx.Node, detail: str, kind: str, taker: str, started: float) -> Event:
     """The event for a node that a compiler could not build and that `taker` runs."""
-    shapes, dtypes = shapes_and_dtypes(tensors_of(node))
     return Event(
         DeadEnd.MAINTENANCE,
         op=op_name(node),
@@ -148,9 +171,8 @@ def _failure(graph: Graph, node: fx.Node, detail: str, kind: str, taker: str, st
         graph=graph.name,
         phase=graph.phase.value,
         backend=taker,
-        shapes=shapes,
-        dtypes=dtypes,
         seconds=time.perf_counter() - started,
         source=source_line(node),
         node=node.name,
+        **refused_call(node),
     )

@@ -33,6 +33,7 @@ class CompiledGraph:
     run: the program, boxed. source: its text.
     kernel_calls: generated kernels that one run calls. callouts: the ATen calls that it makes.
     runs: a counter of one element, which the program adds to each time it runs.
+    seconds: by node, what its last call of ATen took, where a run measures it.
     """
 
     graph: Graph
@@ -42,3 +43,4 @@ class CompiledGraph:
     kernel_calls: int
     callouts: tuple[CallOut, ...]
     runs: list[int] = field(default_factory=lambda: [0])
+    seconds: dict[str, float] = field(default_factory=dict)

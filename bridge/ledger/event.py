@@ -32,6 +32,8 @@ class Event:
     count: how many nodes or times. bytes: of data copied or moved. seconds: of time lost, where it was measured.
     source: the user's own line, "model.py:12 in forward: y = torch.sort(x)".
     node: the name of the node in the graph, "" where there is none.
+    call: the node as Python, "torch.ops.aten.topk.default(x0, 3)", where x0, x1 … have the shapes and dtypes above.
+    sizes: the shapes as they were at capture, where a size is a symbol.
     model: the name of the model, in a file that holds several.
     """
 
@@ -50,6 +52,8 @@ class Event:
     source: str = ""
     node: str = ""
     model: str = ""
+    call: str = ""
+    sizes: tuple[tuple[int | str, ...], ...] = field(default=())
 
     @property
     def subject(self) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 
 from bridge.errors import LedgerFormatError
 from bridge.ledger.event import DeadEnd, Event
-from bridge.ledger.record import Measure, Placement, Record, Way
+from bridge.ledger.record import Measure, PeerAnswer, Placement, Record, Way
 
 FORMAT = "bridge-ledger"
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class LedgerFile:
     @property
     def placements(self) -> tuple[Placement, ...]:
         return tuple(record for record in self.records if isinstance(record, Placement))
+
+    @property
+    def peers(self) -> tuple[PeerAnswer, ...]:
+        return tuple(record for record in self.records if isinstance(record, PeerAnswer))
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -162,6 +166,9 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "str": _exactly(str),
     "int": _exactly(int),
     "float": float,
+    "bool": _exactly(bool),
+    "int | None": _exactly(int),
+    "float | None": float,
     "DeadEnd": DeadEnd,
     "Way": Way,
     "tuple[str, ...]": _tuple_of(_exactly(str)),
@@ -172,5 +179,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 _KINDS: dict[str, tuple[type, dict[str, Callable[[Any], Any]]]] = {
     cls.__name__.lower(): (cls, {field.name: _READERS[str(field.type)] for field in fields(cls)})
-    for cls in (Event, Placement, Measure)
+    for cls in (Event, Placement, Measure, PeerAnswer)
 }

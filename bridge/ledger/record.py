@@ -1,4 +1,4 @@
-"""What a ledger file holds besides events: how the nodes ran, and what was measured."""
+"""What a ledger file holds besides events: how the nodes ran, what was measured, and what others have."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class Placement:
     """How many nodes of one overload run in one way in one graph.
 
     op: the ATen overload. graph, phase, model: as in `Event`.
+    flops, bytes: estimates for all these nodes together, as `bridge/ir/cost.py` makes them. seconds: what they took as
+    calls of ATen, where a run measured it. None: not known.
     """
 
     op: str
@@ -30,6 +32,9 @@ class Placement:
     graph: str = ""
     phase: str = ""
     model: str = ""
+    flops: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -47,4 +52,18 @@ class Measure:
     model: str = ""
 
 
-Record = Event | Placement | Measure
+@dataclass(frozen=True)
+class PeerAnswer:
+    """Whether another compiler has an overload by name, which says nothing of the calls that it takes.
+
+    peer: who was asked. op: the ATen overload, "" where the peer could not be asked. detail: its version, or why not.
+    """
+
+    peer: str
+    op: str
+    has: bool
+    detail: str = ""
+    model: str = ""
+
+
+Record = Event | Placement | Measure | PeerAnswer

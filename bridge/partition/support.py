@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from torch import fx
 
 from bridge.ir.backend import Asked, Refusal
+from bridge.ir.call import refused_call
 from bridge.ir.joint import Graph
-from bridge.ir.nodes import computes, input_tensors, op_name, shapes_and_dtypes
+from bridge.ir.nodes import computes, op_name
 from bridge.ir.provenance import source_line
 from bridge.ledger import Event, Ledger
 
@@ -35,7 +36,6 @@ def place(graph: Graph, backends: Sequence[Asked], ledger: Ledger, library: Aske
 
 def refusal_event(graph: Graph, node: fx.Node, refusal: Refusal, taker: str) -> Event:
     """The event for a node that went to `taker` because of `refusal`."""
-    shapes, dtypes = shapes_and_dtypes(input_tensors(node))
     return Event(
         dead_end=refusal.dead_end,
         op=op_name(node),
@@ -44,10 +44,9 @@ def refusal_event(graph: Graph, node: fx.Node, refusal: Refusal, taker: str) -> 
         graph=graph.name,
         phase=graph.phase.value,
         backend=taker,
-        shapes=shapes,
-        dtypes=dtypes,
         source=source_line(node),
         node=node.name,
+        **refused_call(node),
     )
 
 

@@ -1,15 +1,21 @@
-"""Run a captured graph as it is, op by op in ATen: the target "eager", and the way out when compiling fails."""
+"""Run a captured graph as it is, op by op in ATen: for the target "eager", to rehearse, and when compiling fails."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
 from typing import Any
+
+import torch
+from torch import fx
 
 from bridge.ir.callout import callout
 from bridge.ir.compiled import CallOut, CompiledGraph, Way
 from bridge.ir.joint import Graph
 from bridge.ir.nodes import computes
 from bridge.ir.provenance import source_line
+from bridge.ir.shapes import tensors_of
 
 
 def interpreted(graph: Graph) -> CompiledGraph:
@@ -32,3 +38,34 @@ def interpreted(graph: Graph) -> CompiledGraph:
         callouts=tuple(CallOut(node.name, Way.FALLBACK, callout(node)[1], source_line(node)) for node in nodes),
         runs=runs,
     )
+
+
+def rehearsed(graph: Graph, placement: Mapping[str, Way]) -> CompiledGraph:
+    """The graph with the placement that it would be compiled with. It runs in ATen, and times each node."""
+    plain = interpreted(graph)
+    timer = _Timer(graph.module)
+
+    def run(args: list[Any]) -> Sequence[Any]:
+        values = tuple(args)
+        args.clear()
+        plain.runs[0] += 1
+        with torch.no_grad():
+            return timer.run(*values)
+
+    return replace(plain, placement=dict(placement), run=run, seconds=timer.seconds)
+
+
+class _Timer(fx.Interpreter):
+    """Keeps the seconds of each node of which every tensor is on the CPU: elsewhere a call is over before its work."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.seconds: dict[str, float] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        start = perf_counter()
+        result = super().run_node(n)
+        took = perf_counter() - start
+        if computes(n) and all(tensor.device.type == "cpu" for tensor in tensors_of(n)):
+            self.seconds[n.name] = took
+        return result

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import LedgerFormatError
-from bridge.ledger import DeadEnd, Event, Measure, Placement, Way
+from bridge.ledger import DeadEnd, Event, Measure, PeerAnswer, Placement, Way
 from bridge.ledger.jsonl import SCHEMA, append, read, write
 
 TEXT = st.text(max_size=20)
@@ -35,8 +35,22 @@ EVENTS = st.builds(
     source=TEXT,
     node=TEXT,
     model=TEXT,
+    call=TEXT,
+    sizes=st.lists(st.lists(SIZE, max_size=3).map(tuple), max_size=3).map(tuple),
 )
-PLACEMENTS = st.builds(Placement, op=TEXT, way=st.sampled_from(Way), nodes=COUNT, graph=TEXT, phase=TEXT, model=TEXT)
+PLACEMENTS = st.builds(
+    Placement,
+    op=TEXT,
+    way=st.sampled_from(Way),
+    nodes=COUNT,
+    graph=TEXT,
+    phase=TEXT,
+    model=TEXT,
+    flops=st.none() | COUNT,
+    bytes=st.none() | COUNT,
+    seconds=st.none() | st.floats(allow_nan=False),
+)
+PEERS = st.builds(PeerAnswer, peer=TEXT, op=TEXT, has=st.booleans(), detail=TEXT, model=TEXT)
 MEASURES = st.builds(
     Measure,
     name=TEXT,
@@ -45,7 +59,7 @@ MEASURES = st.builds(
     target=TEXT,
     model=TEXT,
 )
-RECORDS = st.lists(EVENTS | PLACEMENTS | MEASURES, max_size=5)
+RECORDS = st.lists(EVENTS | PLACEMENTS | MEASURES | PEERS, max_size=5)
 ONE = Event(DeadEnd.COVERAGE, "aten.sort.default", "no row", source="model.py:3 in forward: torch.sort(x)")
 
 
@@ -67,6 +81,16 @@ def test_a_loss_that_is_no_number_survives(tmp_path: Path) -> None:
     assert measure.values[0] == 1.5
     assert math.isnan(measure.values[1])
     assert measure.values[2] == math.inf
+
+
+def test_a_file_of_the_first_schema_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    path.write_text(
+        '{"format": "bridge-ledger", "schema": 1, "about": {}}\n'
+        '{"record": "placement", "op": "aten.mm.default", "way": "library", "nodes": 4, "phase": "forward"}\n'
+    )
+    assert read(path).placements == (Placement("aten.mm.default", Way.LIBRARY, 4, phase="forward"),)
+    assert read(path).placements[0].flops is None
 
 
 @given(st.data())

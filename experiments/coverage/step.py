@@ -29,7 +29,7 @@ from experiments.coverage.exact import Draws, in_float64, widened
 from experiments.measure import largest, wrong_gradients
 
 BRIDGE, EAGER, CHANGED = "bridge", "eager", "eager, last bits changed"
-CHANGES = 3
+CHANGES = 12
 WRONG, RAISED, TIMED_OUT = "wrong result", "raised", "timed out"
 """Kinds of the events that say what became of a model."""
 WRONG_RESULTS = "wrong results"

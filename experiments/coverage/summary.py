@@ -118,18 +118,10 @@ def models_table(found: Iterable[Line]) -> Table:
         table.add_column(heading, justify="right")
     table.add_column("in what", overflow="fold")
     for line in found:
-        ways = [str(line.ways[way]) for way in (Way.GENERATED, Way.LIBRARY, Way.FALLBACK)]
-        errors = [f"{error:.1e}" for error in line.errors]
+        counts = [str(line.ways[way]) for way in (Way.GENERATED, Way.LIBRARY, Way.FALLBACK)] + [str(line.uncaptured)]
+        errors = [f"{error:.1e}" for error in line.errors] + [str(line.rounded or "")]
         style = None if line.whole else "yellow" if line.verdict == RIGHT else "red"
-        cells = [
-            line.verdict,
-            *ways,
-            str(line.uncaptured),
-            f"{line.seconds:.1f} s",
-            *errors,
-            str(line.rounded or ""),
-            escape(line.detail),
-        ]
+        cells = [line.verdict, *counts, f"{line.seconds:.1f} s", *errors, escape(line.detail)]
         table.add_row(line.name, *cells, style=style)
     return table
 

@@ -43,9 +43,9 @@ def resnet18() -> Made:
 
 @model
 def gpt2() -> Made:
-    module, *rest = language_model("GPT2", "LMHeadModel", GPT2)
+    module, args, kwargs, loss = language_model("GPT2", "LMHeadModel", GPT2)
     vars(module)["loss_type"] = "ForCausalLM"  # else transformers warns within the forward, which breaks the graph
-    return module, *rest
+    return module, args, kwargs, loss
 
 
 @model

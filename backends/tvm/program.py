@@ -227,10 +227,10 @@ class _Writer:
 
     def _called_view(self, node: fx.Node) -> str:
         function, _ = callout(node)
-        self._scope[f"view_{node.name}"] = function
+        self._scope[f"call_{node.name}"] = function
         arguments = [self._argument(n) for n in callout_inputs(node)]
         name = self._define(node.name)
-        self._line(f"{name} = view_{node.name}({', '.join(arguments)})  # {op_name(node)}{list(node.args[1:])}")
+        self._line(f"{name} = call_{node.name}({', '.join(arguments)})  # {op_name(node)}{list(node.args[1:])}")
         return name
 
     def _can_stand_for(self, node: fx.Node, root: fx.Node) -> bool:
@@ -289,9 +289,14 @@ def is_pick(node: fx.Node) -> bool:
     return getattr(node.target, "__name__", "") == "getitem" and getattr(node.target, "__module__", "") == "_operator"
 
 
+RESERVED = frozenset({"args", "call", "empty", "reinterpret", "runs"})
+"""Names that a program has for itself."""
+
+
 def identifier(name: str) -> str:
-    """A name as Python allows it."""
-    return re.sub(r"\W", "_", name)
+    """A name as Python allows it, and as the program does not use it for itself."""
+    plain = re.sub(r"\W", "_", name)
+    return f"{plain}_" if plain in RESERVED else plain
 
 
 def tuple_of(texts: Sequence[str]) -> str:

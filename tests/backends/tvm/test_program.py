@@ -160,3 +160,14 @@ def test_everything_can_be_generated() -> None:
     (graph,) = bridge.inspect(compiled).graphs
     assert not graph.callouts
     assert set(graph.placement.values()) == {"generated"}
+
+
+def test_a_node_may_be_called_as_what_the_program_uses() -> None:
+    """torch names a node after its op, and one of them is called `empty`."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        mask = torch.empty(x.shape, dtype=x.dtype).fill_(0.5).bernoulli_(1.0)
+        return (x * mask).relu().sum(0)
+
+    graph = inference(f, torch.randn(3, 4))
+    assert "empty" in {node.name for node in graph.graph.nodes}

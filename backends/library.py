@@ -36,8 +36,12 @@ VENDOR = frozenset(
 ATen's partial sort is quick, and which of equal elements it takes decides what a model with such a choice computes."""
 
 
+CHECKS = frozenset({aten._assert_async.msg, aten._assert_async.default, aten._assert_scalar.default})
+"""What computes nothing and raises torch's own error, where it has to."""
+
+
 class Library:
-    """Takes matrix products, convolutions, attention and topk if `vendor`, and random ops always.
+    """Takes matrix products, convolutions, attention and topk if `vendor`, and random ops and checks always.
 
     Random ops are torch's own: drawn in program order from torch's generator, a seed means what it means in eager.
     """
@@ -48,7 +52,7 @@ class Library:
         self.vendor = vendor
 
     def accepts(self, node: fx.Node) -> Refusal | None:
-        if draws(node) or (self.vendor and node.target in VENDOR):
+        if draws(node) or node.target in CHECKS or (self.vendor and node.target in VENDOR):
             return None
         return Refusal(DeadEnd.COVERAGE, f"{op_name(node)} is not called from a library", "no library")
 

@@ -14,12 +14,12 @@ from bridge.backends.tvm.compat import DTYPES, R, dtype_name, relax
 from bridge.backends.tvm.convert import convert
 from bridge.backends.tvm.kernels import pointwise
 from bridge.backends.tvm.symbols import Symbols, text_of
-from bridge.backends.tvm.views import base_of, is_view
 from bridge.ir.callout import attribute, callout_inputs
 from bridge.ir.compiled import Way
 from bridge.ir.joint import Graph
 from bridge.ir.nodes import computes
 from bridge.ir.shapes import is_size
+from bridge.ir.views import base_of, is_view
 
 CALLOUT = "bridge.callout."
 """Prefix of the name by which the Relax program calls out; the node's name follows, so that no two calls are merged."""

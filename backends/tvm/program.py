@@ -18,12 +18,12 @@ from bridge.backends.tvm.build import Built
 from bridge.backends.tvm.compat import empty_strided, reinterpret, torch_dtype
 from bridge.backends.tvm.lower import Lowered, tensor_outputs
 from bridge.backends.tvm.symbols import text_of
-from bridge.backends.tvm.views import is_view, lies_alike, root_of, shows
 from bridge.ir.callout import callout, callout_inputs
 from bridge.ir.compiled import CallOut, CompiledGraph
 from bridge.ir.nodes import op_name, shapes_and_dtypes
 from bridge.ir.provenance import source_line
 from bridge.ir.shapes import is_size
+from bridge.ir.views import is_view, lies_alike, root_of, shows
 from bridge.ledger import DeadEnd, Event, Ledger
 
 aten = torch.ops.aten

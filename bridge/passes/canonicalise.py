@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from bridge.ir.joint import Graph, copied
 from bridge.ir.shapes import fake
+from bridge.ir.views import root_of, shows
 from bridge.ledger import Ledger
 
 aten = torch.ops.aten
@@ -51,6 +52,18 @@ def _bypass(graph: fx.Graph, node: fx.Node, may: Callable[[fx.Node], bool]) -> N
 def _gives_fresh_memory(user: fx.Node) -> bool:
     target = user.target
     return isinstance(target, torch._ops.OpOverload) and not any(a.alias_info for a in target._schema.arguments)
+
+
+def view_of_root(graph: fx.Graph, node: fx.Node) -> None:
+    """A view by strides is one of the memory, whatever view it is asked of: it is taken of the tensor that has it."""
+    source, size, stride = node.args[:3]
+    assert isinstance(source, fx.Node), "as_strided reads a node"
+    root = root_of(source)
+    if root is not source and shows(source, root):
+        whole, view = root.meta["val"], node.meta["val"]
+        start = view.storage_offset() if whole.storage_offset() == 0 else None
+        if isinstance(start, int):
+            node.args = (root, size, stride, start)
 
 
 def split_dropout(graph: fx.Graph, node: fx.Node) -> None:
@@ -131,6 +144,7 @@ def _new(
 
 REWRITES: dict[Any, Callable[[fx.Graph, fx.Node], None]] = {
     aten.alias.default: drop_alias,
+    aten.as_strided.default: view_of_root,
     aten.detach.default: drop_alias,
     aten.lift_fresh_copy.default: drop_copy_of_constant,
     aten.native_dropout.default: split_dropout,

@@ -11,6 +11,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import bridge
 from bridge.ir.joint import Graph, Phase, Role
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import canonicalise, memory_order
@@ -156,3 +157,14 @@ def test_memory_order_of_fake_tensors() -> None:
         assert memory_order(torch.empty(2, 3, 4)) == [0, 1, 2]
         assert memory_order(torch.empty(2, 3, 4, 5).to(memory_format=torch.channels_last)) == [0, 2, 3, 1]
         assert memory_order(torch.empty(4, 6)[:, ::2]) is None
+
+
+def test_a_view_by_strides_is_taken_of_the_memory() -> None:
+    def windows(x: torch.Tensor) -> torch.Tensor:
+        h = (x + 1).transpose(0, 1)[1:]
+        return h.as_strided((3, 4), (2, 1), 5) * h.as_strided((3, 4), (1, 3)).sum()
+
+    x = torch.arange(40.0).view(8, 5)
+    compiled = bridge.compile(windows)
+    assert torch.equal(compiled(x), windows(x))
+    assert not [event for event in compiled.ledger if "as_strided" in event.op]

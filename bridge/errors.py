@@ -25,6 +25,10 @@ class NotCompilable(BridgeError, TypeError):
     """What was handed to `bridge.compile` is neither a module nor a function, or cannot be wrapped."""
 
 
+class UnknownModel(BridgeError, ValueError):
+    """What `bridge coverage` is to look at is not there, or gives no model with its arguments."""
+
+
 class LedgerFormatError(BridgeError, ValueError):
     """A ledger file is not one of ours, is cut off, or was written by a newer version."""
 

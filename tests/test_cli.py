@@ -43,6 +43,14 @@ def test_report_as_a_page(ledger: Path, tmp_path: Path) -> None:
     assert "aten.sort.default" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+def test_report_writes_programs(tmp_path: Path) -> None:
+    event = Event(DeadEnd.COVERAGE, "aten.a.b", "no row", call="f(x0)", shapes=((2,),), dtypes=("float32",))
+    write(tmp_path / "l.jsonl", [event])
+    done = bridge("report", tmp_path / "l.jsonl", "--repros", tmp_path / "repros")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "repros").iterdir()] == ["001_aten_a_b.py"]
+
+
 def test_report_as_json(ledger: Path) -> None:
     done = bridge("report", ledger, "--json")
     assert done.returncode == 0, done.stderr

@@ -25,6 +25,27 @@ def line_chart(curves: Mapping[str, Sequence[float]], x_label: str) -> str:
     return _svg(WIDTH, HEIGHT, f"{x_label}: {', '.join(curves)}", body)
 
 
+def step_chart(points: Sequence[tuple[int, int]], highest: int, x_label: str) -> str:
+    """A staircase through points (x, y) that only grow, from x = 0; `highest` is a dashed line."""
+    if not points:
+        return ""
+    _, top, ticks = _scale(0, max(highest, 1))
+    ticks = [tick for tick in ticks if tick == int(tick)]
+    end = points[-1][0] + max(1, points[-1][0] // 10)
+    longest = end + 1
+    path, before = [], points[0][1]
+    for x, y in (*points, (end, points[-1][1])):
+        path += [f"{_x(x, longest):.1f},{_y(before, 0, top):.1f}", f"{_x(x, longest):.1f},{_y(y, 0, top):.1f}"]
+        before = y
+    line = _y(highest, 0, top)
+    body = [
+        _axes(0, top, ticks, longest, x_label, first=0),
+        f'<line class="ceiling" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{line:.1f}" y2="{line:.1f}"/>',
+        f'<path class="stairs" d="M{" L".join(path)}"/>',
+    ]
+    return _svg(WIDTH, HEIGHT, f"{x_label}: {', '.join(f'{x} → {y}' for x, y in points)}", body)
+
+
 def share_bar(shares: Mapping[str, float]) -> str:
     """One horizontal bar of parts that add up to 100; each takes the class of its name."""
     body, x = [], 0.0
@@ -75,7 +96,7 @@ def _y(value: float, low: float, high: float) -> float:
     return TOP + (HEIGHT - TOP - BOTTOM) * (1 - (value - low) / (high - low))
 
 
-def _axes(low: float, high: float, ticks: Sequence[float], longest: int, x_label: str) -> str:
+def _axes(low: float, high: float, ticks: Sequence[float], longest: int, x_label: str, first: int = 1) -> str:
     lines = []
     for tick in ticks:
         y = _y(tick, low, high)
@@ -83,7 +104,7 @@ def _axes(low: float, high: float, ticks: Sequence[float], longest: int, x_label
         lines.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:.4g}</text>')
     base = HEIGHT - BOTTOM + 16
     for step in sorted({0, longest // 2, longest - 1}):
-        lines.append(f'<text x="{_x(step, longest):.1f}" y="{base}" text-anchor="middle">{step + 1}</text>')
+        lines.append(f'<text x="{_x(step, longest):.1f}" y="{base}" text-anchor="middle">{step + first}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2
     lines.append(f'<text x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{escape(x_label)}</text>')
     return "".join(lines)

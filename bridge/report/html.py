@@ -6,11 +6,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from bridge.ledger import DeadEnd, Way
-from bridge.report.chart import line_chart, range_bar, share_bar
+from bridge.report.amounts import UNITS, Cell
+from bridge.report.chart import line_chart, range_bar, share_bar, step_chart
 from bridge.report.coverage import DEAD_END_TITLES, Ways, share
-from bridge.report.numbers import percent, seconds
+from bridge.report.numbers import amount, percent, seconds
 from bridge.report.report import Report
 from bridge.report.training import REFERENCE, Timing, Training
+
+MOST_OPEN = 4
+"""Up to so many models each has its section open on the page."""
 
 _EXPLAINED = {
     DeadEnd.COVERAGE: "TVM has no operator for it",
@@ -30,7 +34,7 @@ def report_html(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(seconds=seconds, percent=percent)
+    environment.filters.update(seconds=seconds, percent=percent, amount=amount)
     return environment.get_template("report.html").render(
         report=report,
         ways=tuple(Way),
@@ -38,6 +42,10 @@ def report_html(report: Report) -> str:
         explained=_EXPLAINED,
         reference=REFERENCE,
         share=share,
+        units=UNITS,
+        most_open=MOST_OPEN,
+        cell_bar=_cell_bar,
+        stairs=_stairs,
         losses=_losses,
         ways_bar=_ways_bar,
         step_bar=_step_bar,
@@ -50,6 +58,17 @@ def _losses(training: Training) -> Markup:
 
 def _ways_bar(ways: Ways) -> Markup:
     return Markup(share_bar({way.value: share(ways, way) for way in Way}))
+
+
+def _cell_bar(cell: Cell) -> Markup:
+    return Markup(share_bar({way.value: cell.share(way) for way in Way}))
+
+
+def _stairs(report: Report) -> Markup:
+    """Models that run whole by the number of ops that are written for them."""
+    whole = len(report.whole)
+    points = [(0, whole), *((step.all_ops, whole + step.all_models) for step in report.steps)]
+    return Markup(step_chart(points, len(report.placed), "ops written"))
 
 
 def _step_bar(timing: Timing, training: Training) -> Markup:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from bridge.ledger import Way
+from bridge.report.coverage import Coverage
 from bridge.report.report import ModelReport, Report
 
 
@@ -14,6 +17,12 @@ def report_json(report: Report) -> str:
     content = {
         "about": dict(report.about),
         "dead_ends": {end.value: count for end, count in report.dead_ends.items()},
+        "amounts": _amounts(report.together),
+        "whole": list(report.whole),
+        "blocked": report.blocked,
+        "next_ops": [vars(step) for step in report.steps],
+        "peers": [vars(peer) for peer in report.peers],
+        "reasons": _reasons(report.together),
         "models": [_model(model) for model in report.models],
     }
     return json.dumps(_finite(content), indent=2, allow_nan=False)
@@ -26,7 +35,10 @@ def _model(model: ModelReport) -> dict[str, Any]:
         "placement": {phase: _ways(ways) for phase, ways in coverage.phases.items()},
         "ops": {op: _ways(ways) for op, ways in coverage.ops.items()},
         "dead_ends": {end.value: count for end, count in coverage.dead_ends.items()},
-        "reasons": [vars(reason) | {"dead_end": reason.dead_end.value} for reason in coverage.reasons],
+        "amounts": _amounts(coverage),
+        "whole": coverage.whole,
+        "failures": list(coverage.failures),
+        "reasons": _reasons(coverage),
         "losses": training.losses,
         "largest_difference": {
             target: None if largest is None else {"relative": largest[0], "step": largest[1]}
@@ -38,7 +50,19 @@ def _model(model: ModelReport) -> dict[str, Any]:
     }
 
 
-def _ways(ways: Any) -> dict[str, int]:
+def _reasons(coverage: Coverage) -> list[dict[str, Any]]:
+    return [vars(reason) | {"dead_end": reason.dead_end.value} for reason in coverage.reasons]
+
+
+def _amounts(coverage: Coverage) -> dict[str, Any]:
+    """By quantity, phase and way; null for what nobody knows."""
+    return {
+        quantity.value: {phase: _ways(cell.ways) | {"unknown_nodes": cell.unknown} for phase, cell in cells.items()}
+        for quantity, cells in coverage.amounts.items()
+    }
+
+
+def _ways(ways: Mapping[Way, Any]) -> dict[str, Any]:
     return {way.value: nodes for way, nodes in ways.items()}
 
 

@@ -13,6 +13,19 @@ def seconds(value: float | None) -> str:
     return f"{_three_figures(value / 1e-9)} ns"
 
 
+def amount(value: float | None, unit: str = "") -> str:
+    """A number with three figures and a prefix where it is large: 873, 12.3 k, 4.56 G; "?" for what is not known."""
+    if value is None:
+        return "?"
+    if unit == "s":
+        return seconds(value) if value else "0 s"
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= factor:
+            factor = 1e3 if prefix == "k" else factor
+            return f"{_three_figures(value / factor)} {prefix}{unit}"
+    return f"{value:.0f}{' ' + unit if unit else ''}"
+
+
 def percent(value: float) -> str:
     """A percentage; what is not quite none or all is not rounded to it."""
     if 0 < value < 0.1:

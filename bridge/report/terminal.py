@@ -9,21 +9,31 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
-from bridge.ledger import Way
 from bridge.report.braille import braille
-from bridge.report.coverage import DEAD_END_TITLES, Coverage, share
-from bridge.report.numbers import percent, seconds
+from bridge.report.coverage import DEAD_END_TITLES, Coverage
+from bridge.report.numbers import seconds
+from bridge.report.overview import amounts_table, print_next, print_overview
 from bridge.report.report import ModelReport, Report
 from bridge.report.training import REFERENCE, Training
 
-WAY_STYLES = {Way.GENERATED: "green", Way.LIBRARY: "cyan", Way.FALLBACK: "yellow", Way.UNCAPTURED: "red"}
 PLOT_HEIGHT = 8
 MOST_REASONS = 20
+MOST_MODELS = 4
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print every model of the report: how its nodes ran, why some did not run in TVM, and what was measured."""
+    """Print how nodes ran, why some did not run in TVM, and what was measured: of each model, or of many together."""
+    if len(report.placed) > MOST_MODELS:
+        print_overview(report, console)
+        console.print(_dead_ends(report.together))
+    else:
+        _print_each(report, console)
+    print_next(report, console)
+
+
+def _print_each(report: Report, console: Console) -> None:
     for model in report.models:
         console.rule(f"[bold]{escape(model.name or 'model')}")
         if model.name in report.about:
@@ -41,7 +51,8 @@ def _parts(model: ModelReport, width: int) -> list[RenderableType]:
     if model.training.numbers:
         parts.append(_numbers(model.training))
     if model.coverage.phases:
-        parts.append(_placement(model.coverage))
+        parts.append(amounts_table(model.coverage))
+    parts += [Text(failure, style="red") for failure in model.coverage.failures]
     parts.append(_dead_ends(model.coverage))
     return parts
 
@@ -91,17 +102,6 @@ def _numbers(training: Training) -> Table:
             f"{target} [bold]{value:.4g}{' ' + unit if unit else ''}[/]" for target, (value, unit) in by_target.items()
         ]
         table.add_row(escape(name), *values)
-    return table
-
-
-def _placement(coverage: Coverage) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title="how the nodes ran", title_justify="left", title_style="bold")
-    table.add_column("phase")
-    for way in Way:
-        table.add_column(way.value, justify="right", style=WAY_STYLES[way])
-    rows = [*coverage.phases.items(), ("all", coverage.total)] if len(coverage.phases) > 1 else coverage.phases.items()
-    for phase, ways in rows:
-        table.add_row(phase, *(f"{ways[way]}  {percent(share(ways, way)):>7}" for way in Way))
     return table
 
 

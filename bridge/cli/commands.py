@@ -1,4 +1,4 @@
-"""The command line: `bridge demo`, `bridge report`, `bridge cache`, `bridge ops`, `bridge doctor`."""
+"""The commands that show: `bridge demo`, `report`, `cache`, `ops`, `doctor`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bridge.errors import BridgeError
-
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train PyTorch models through TVM's Relax IR.")
-console = Console()
+from bridge.cli.app import app, complain, console
 
 
 @app.command()
@@ -37,16 +33,26 @@ def demo(
 
 @app.command()
 def report(
-    file: Annotated[Path, typer.Argument(help="A ledger, as `bridge demo` writes it.", exists=True, dir_okay=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(help="A ledger that a command of ours wrote.", exists=True, dir_okay=False),
+    ],
     html: Annotated[Path | None, typer.Option(help="Write the report to this file as one HTML page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    repros: Annotated[Path | None, typer.Option(help="Write a program for each fallback to this folder.")] = None,
 ) -> None:
     """Show what a ledger file tells: how nodes ran, which dead ends were met, what was measured."""
     from bridge.ledger.jsonl import read
     from bridge.report.report import make_report
 
-    content = make_report(read(file))
-    if html is not None:
+    held = read(file)
+    content = make_report(held)
+    if repros is not None:
+        from bridge.report.repro import write_repros
+
+        for path in write_repros(held.events, repros):
+            console.print(f"written: {path}", soft_wrap=True)
+    elif html is not None:
         from bridge.report.html import report_html
 
         html.write_text(report_html(content), encoding="utf-8")
@@ -107,22 +113,11 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
-def main() -> None:
-    """Run the command line; an error of ours or a missing file is told in one line, without a traceback."""
-    try:
-        app()
-    except BridgeError as error:
-        Console(stderr=True).print(f"[red]bridge:[/] {escape(str(error))}", soft_wrap=True)
-        raise SystemExit(1) from error
-
-
 def _need(*modules: str) -> None:
     """Stop with the next step to take if a package of the [demo] extra is not there."""
     from importlib.util import find_spec
 
     absent = [name for name in modules if find_spec(name) is None]
     if absent:
-        Console(stderr=True).print(
-            f"[red]bridge:[/] {', '.join(absent)} not installed; run: pip install 'torch-tvm-bridge\\[demo]'"
-        )
+        complain(f"{', '.join(absent)} not installed; run: pip install 'torch-tvm-bridge[demo]'")
         raise SystemExit(1)

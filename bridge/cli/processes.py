@@ -1,0 +1,92 @@
+"""Dry runs in processes of their own, several at a time: what crashes or hangs costs one target."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from bridge.cli.targets import NOT_THERE
+from bridge.errors import UnknownModel
+from bridge.ledger import DeadEnd, Event, Record
+from bridge.ledger.jsonl import read
+from bridge.report.coverage import RAISED, TIMED_OUT
+
+Child = subprocess.Popen[str]
+
+
+def dry_runs(
+    targets: Sequence[str],
+    options: Mapping[str, Any],
+    jobs: int,
+    limit: float,
+    done: Callable[[str, Sequence[Record]], object],
+) -> tuple[list[Record], list[str]]:
+    """The records of all targets, in their order, and what is wrong with those that are not there.
+
+    limit: seconds that a target may take. done: is told of each when it is over.
+    """
+    children: set[Child] = set()
+    found: dict[str, list[Record]] = {}
+    unknown: list[str] = []
+    pool = ThreadPoolExecutor(jobs)
+    threads = max(1, len(os.sched_getaffinity(0)) // jobs)
+    try:
+        running = {pool.submit(dry_run, one, options, limit, threads, children): one for one in targets}
+        for future in as_completed(running):
+            try:
+                found[running[future]] = future.result()
+            except UnknownModel as error:
+                unknown.append(str(error))
+            done(running[future], found.get(running[future], ()))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in tuple(children):
+            _end(child)
+    return [record for target in targets for record in found.get(target, ())], unknown
+
+
+def dry_run(target: str, options: Mapping[str, Any], limit: float, threads: int, children: set[Child]) -> list[Record]:
+    """The records of one target, or the event that it failed. children: holds the process meanwhile."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "records.jsonl"
+        child = subprocess.Popen(
+            [sys.executable, "-m", "bridge.cli.measure", target, str(file), json.dumps(dict(options))],
+            env={"OMP_NUM_THREADS": str(threads), **os.environ},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        children.add(child)
+        try:
+            said = child.communicate(timeout=limit)[1]
+        except subprocess.TimeoutExpired:
+            return [_failed(target, TIMED_OUT, f"not done after {limit:.0f} s", limit)]
+        finally:
+            _end(child)
+            children.discard(child)
+        if child.returncode == 0:
+            return list(read(file).records)
+        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+        if child.returncode == NOT_THERE:
+            raise UnknownModel(last)
+        return [_failed(target, RAISED, last[:500] or f"the process ended with {child.returncode}")]
+
+
+def _failed(target: str, kind: str, detail: str, seconds: float = 0.0) -> Event:
+    return Event(DeadEnd.MAINTENANCE, "step", detail, kind, seconds=seconds, model=target)
+
+
+def _end(child: Child) -> None:
+    """End a process that still runs, and those that it started."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()

@@ -24,14 +24,15 @@ import bridge
 from bridge.api import Audit
 from bridge.ledger import DeadEnd, Event, Measure, Record
 from bridge.ledger.jsonl import write
+from experiments.apart import RAISED
 from experiments.corpus import MODELS, Loss, Made
 from experiments.coverage.exact import Draws, in_float64, widened
 from experiments.measure import largest, wrong_gradients
 
 BRIDGE, EAGER, CHANGED = "bridge", "eager", "eager, last bits changed"
 CHANGES = 12
-WRONG, RAISED, TIMED_OUT = "wrong result", "raised", "timed out"
-"""Kinds of the events that say what became of a model."""
+WRONG = "wrong result"
+"""The kind of the events that say what is wrong of a model."""
 WRONG_RESULTS = "wrong results"
 """The name of the measure that a finished step has."""
 ROUNDED = "results within rounding"

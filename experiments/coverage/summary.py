@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from bridge.ledger import Event, Measure, Placement, Record, Way
-from experiments.coverage.step import BRIDGE, EAGER, RAISED, ROUNDED, TIMED_OUT, UNCAPTURED_CALL, WRONG, WRONG_RESULTS
+from experiments.apart import RAISED, TIMED_OUT
+from experiments.coverage.step import BRIDGE, EAGER, ROUNDED, UNCAPTURED_CALL, WRONG, WRONG_RESULTS
 
 RIGHT = "right"
 NO_CAUSE = ("copied back", "version", WRONG, UNCAPTURED_CALL)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 from torch import nn
 
 from bridge.ledger import Event, Measure, Placement
 from bridge.ledger.jsonl import read
+from experiments.apart import RAISED, TIMED_OUT, records_of
 from experiments.corpus import META, MODELS, SKIPPED, Made
 from experiments.corpus.registry import register
 from experiments.coverage.exact import Draws, grouped_product, in_float64, widened
-from experiments.coverage.run import measure_apart, sweep
-from experiments.coverage.step import RAISED, TIMED_OUT, change_last_bits, differences, eager_steps, furthest
+from experiments.coverage.run import main
+from experiments.coverage.step import change_last_bits, differences, eager_steps, furthest
 from experiments.coverage.summary import lines, verdicts
 from experiments.measure import largest
 
@@ -142,7 +142,7 @@ def test_the_last_bits_of_weights_say_how_far_rounding_leads() -> None:
 @pytest.mark.slow
 def test_small_models_run_end_to_end(tmp_path: Path) -> None:
     file = tmp_path / "corpus.jsonl"
-    sweep(SMALL, file, library=True, jobs=1, limit=300, console=Console(quiet=True))
+    main(SMALL, file=file)
     held = read(file)
     assert {record.model for record in held.records} == set(SMALL)
     found = {line.name: line for line in lines(held.records, SMALL)}
@@ -155,7 +155,7 @@ def test_small_models_run_end_to_end(tmp_path: Path) -> None:
 
 def test_what_takes_too_long_is_ended() -> None:
     children: set = set()
-    (event,) = measure_apart("torch_gru", True, 0.2, children)
+    (event,) = records_of("experiments.coverage.step", "torch_gru", [], 0.2, children)
     assert isinstance(event, Event)
     assert (event.kind, event.model) == (TIMED_OUT, "torch_gru")
     assert not children
@@ -163,7 +163,7 @@ def test_what_takes_too_long_is_ended() -> None:
 
 def test_what_a_model_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "")
-    (event,) = measure_apart("no such model", True, 60, set())
+    (event,) = records_of("experiments.coverage.step", "no such model", [], 60, set())
     assert isinstance(event, Event)
     assert event.kind == RAISED
     assert "no such model" in event.detail or "invalid choice" in event.detail

@@ -1,0 +1,139 @@
+"""The README's table of numbers, made from the kept results.
+
+python -m experiments.figures     writes the table into the README anew
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+from statistics import median
+
+from bridge.ledger import Placement, Way
+from bridge.ledger.jsonl import LedgerFile, read
+
+EXPERIMENTS = Path(__file__).parent
+README = EXPERIMENTS.parent / "README.md"
+BEGIN, END = "<!-- numbers: python -m experiments.figures -->", "<!-- end of the numbers -->"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: what was measured, what came out, and how to have it again."""
+
+    what: str
+    result: str
+    file: Path
+    command: str
+
+    def __str__(self) -> str:
+        place = self.file.relative_to(README.parent)
+        return f"| {self.what} | {self.result} | [`{self.command}`]({place}) |"
+
+
+def table() -> str:
+    """The table in Markdown, of the results that are there."""
+    lines = [line for file, make in SOURCES.items() if file.exists() for line in make(file, read(file))]
+    return "\n".join(["| | | made by |", "|---|---|---|", *map(str, lines)])
+
+
+def demo(file: Path, held: LedgerFile) -> list[Line]:
+    def values(name: str, target: str, model: str) -> tuple[float, ...]:
+        return next(m.values for m in held.measures if (m.name, m.target, m.model) == (name, target, model))
+
+    command, lines = "bridge demo", []
+    accuracy = [values("test accuracy", target, "digits")[0] for target in ("bridge", "eager")]
+    lines.append(("Handwritten digits, test accuracy", f"{accuracy[0]:.1f} % (eager {accuracy[1]:.1f} %)"))
+    for model, title in (("digits", "Convolutional net"), ("text", "Small GPT-2")):
+        curves = zip(values("loss", "bridge", model), values("loss", "eager", model), strict=True)
+        largest = max(abs(a - b) / b for a, b in curves)
+        lines.append((f"{title}, largest relative difference of a loss", f"{largest:.1g}"))
+        step = {target: median(values("step", target, model)) for target in ("eager", "inductor", "bridge")}
+        first = {target: values("first call", target, model)[0] for target in ("inductor", "bridge")}
+        told = f"{step['bridge'] / step['eager']:.2f} of eager, {step['bridge'] / step['inductor']:.2f} of Inductor"
+        lines.append((f"{title}, time of a training step", told))
+        lines.append((f"{title}, time of the first call", f"{first['bridge'] / first['inductor']:.2f} of Inductor"))
+    return [Line(what, result, file, command) for what, result in lines]
+
+
+def host_overhead(file: Path, held: LedgerFile) -> list[Line]:
+    step = {m.target: median(m.values) for m in held.measures if m.name == "step"}
+    (call,) = (median(m.values) for m in held.measures if m.name != "step")
+    share = (step["bridge"] - step["nothing"]) / (step["inductor"] - step["nothing"])
+    command = "python -m experiments.host_overhead.run"
+    return [
+        Line("Host time of a kernel call on 3 tensors, allocation included", f"{call * 1e6:.1f} µs", file, command),
+        Line("Host time of a small MLP's step, above a backend that does nothing", f"{share:.2f} of Inductor's", file,
+             command),
+    ]  # fmt: skip
+
+
+def corpus(library: bool) -> Callable[[Path, LedgerFile], list[Line]]:
+    def make(file: Path, held: LedgerFile) -> list[Line]:
+        from experiments.coverage.summary import RIGHT, lines
+
+        models = lines(held.records, dict.fromkeys(r.model for r in held.records if r.model))
+        right = [model for model in models if model.verdict == RIGHT]
+        without = [model for model in right if not model.ways[Way.FALLBACK]]
+        nodes = {way: _nodes(held.placements, way) for way in Way}
+        total = sum(nodes.values())
+        share = ", ".join(f"{100 * nodes[way] / total:.2f} % {way.value}" for way in Way if way is not Way.UNCAPTURED)
+        how = "" if library else ", matrix products, convolutions and attention generated too"
+        command = "python -m experiments.coverage.run" + ("" if library else " --no-library")
+        return [
+            Line(f"Real models whose training step is right{how}", f"{len(right)} of {len(models)}", file, command),
+            Line(f"Of those, without any fallback{how}", f"{len(without)}", file, command),
+            Line(f"Nodes of their {total} captured ones{how}", share, file, command),
+        ]
+
+    return make
+
+
+def benchmark(file: Path, held: LedgerFile) -> list[Line]:
+    command = "python -m experiments.benchmark.run"
+    lines = []
+    measured = {
+        "step": "Training step",
+        "first step": "First step, compiled cold",
+        "peak memory": "Peak memory of a step",
+    }
+    for name, what in measured.items():
+        by_model: dict[str, dict[str, float]] = {}
+        for measure in held.measures:
+            if measure.name == name:
+                by_model.setdefault(measure.model, {})[measure.target] = median(measure.values)
+        ratios = [of["bridge"] / of["inductor"] for of in by_model.values() if of.keys() >= {"bridge", "inductor"}]
+        if ratios:
+            told = f"{geometric_mean(ratios):.2f} of Inductor's ({min(ratios):.2f} to {max(ratios):.2f})"
+            lines.append(Line(f"{what}, geometric mean over {len(ratios)} models", told, file, command))
+    return lines
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return exp(sum(map(log, values)) / len(values))
+
+
+def _nodes(placements: Sequence[Placement], way: Way) -> int:
+    return sum(placement.nodes for placement in placements if placement.way is way)
+
+
+SOURCES: dict[Path, Callable[[Path, LedgerFile], list[Line]]] = {
+    EXPERIMENTS / "demo" / "results" / "ledger.jsonl": demo,
+    EXPERIMENTS / "coverage" / "results" / "corpus.jsonl": corpus(True),
+    EXPERIMENTS / "coverage" / "results" / "corpus_generated.jsonl": corpus(False),
+    EXPERIMENTS / "benchmark" / "results" / "benchmark.jsonl": benchmark,
+    EXPERIMENTS / "host_overhead" / "results" / "host_overhead.jsonl": host_overhead,
+}
+
+
+def main() -> None:
+    text = README.read_text(encoding="utf-8")
+    new = re.sub(f"({re.escape(BEGIN)}\n).*?({re.escape(END)})", lambda m: f"{m[1]}{table()}\n{m[2]}", text, flags=re.S)
+    README.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

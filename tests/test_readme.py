@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from experiments.figures import BEGIN, END, table
+
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -23,3 +25,8 @@ def test_what_it_links_to_is_there() -> None:
     linked = re.findall(r"\]\(([\w/.-]+)\)", README.read_text(encoding="utf-8"))
     assert len(linked) >= 3
     assert not [name for name in linked if not (README.parent / name).exists()]
+
+
+def test_its_numbers_are_those_of_the_kept_results() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert text.partition(BEGIN + "\n")[2].partition("\n" + END)[0] == table()

@@ -83,7 +83,9 @@ def bound(x: Expr) -> Expr:
     """The expression with a known type: itself, or the variable it is bound to in the block being built."""
     if isinstance(x, (relax.Var, ir.GenericConst)) and isinstance(x.ty, relax.TensorType):
         return x
-    return builder().emit(x)
+    made = builder().emit(x)
+    known = builder().lookup_binding(made)  # a variable, where this very expression was bound before
+    return known if isinstance(known, relax.Var) else made
 
 
 def builder() -> Any:

@@ -55,7 +55,11 @@ def convert(node: fx.Node, value_of: Callable[[fx.Node], Any], size_of: SizeOf) 
     given = {name: value for name, value in call_arguments(node).items() if name in row.parameters}
     arguments = {name: resolved(value, value_of, size_of) for name, value in given.items()}
     arguments = in_computation_types(row, node, arguments)
-    about = {"out": lambda: val, "sizes": lambda: sizes_of(val, size_of)}
+    about = {
+        "out": lambda: val,
+        "sizes": lambda: sizes_of(val, size_of),
+        "given": lambda: {name: fake(value) for name, value in call_arguments(node).items()},
+    }
     named = {"x" if name == "self" else name: value for name, value in arguments.items()}
     made = row.fn(**named, **{name: about[name]() for name in row.about})
     if isinstance(made, tuple):

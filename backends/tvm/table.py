@@ -21,8 +21,11 @@ from bridge.ir.schema import defaults, numeric
 
 __all__ = ["TABLE", "Accumulate", "Conversion", "Promote", "converts", "missing", "present", "table"]
 
-ABOUT_THE_RESULT = ("out", "sizes")
-"""What a row can ask for behind `*`: the fake tensor of its result, and the result's sizes as expressions."""
+ABOUT_THE_RESULT = ("out", "sizes", "given")
+"""What a row can ask for behind `*`: the fake tensor of its result, the result's sizes as expressions, and by name
+
+its arguments as fake tensors and plain values, for what torch decides by how a tensor lies in memory.
+"""
 
 STANDS_FOR_A_TENSOR = ("self", "other", "exponent", "min", "max")
 """The names under which a number stands where a tensor could, and takes part in type promotion."""

@@ -101,7 +101,7 @@ def without_growth(order: int, x: numpy.ndarray) -> numpy.ndarray:
     return values.sum(axis=1) / (len(angles) - 1)
 
 
-def fit(function: Callable[[numpy.ndarray], numpy.ndarray]) -> numpy.ndarray:
+def fit(function: Callable[[Any], Any]) -> numpy.ndarray:
     """The coefficients of the Chebyshev series of a function on [-1, 1]."""
     coefficients: Any = numpy.polynomial.chebyshev.chebinterpolate(function, TERMS - 1)
     return coefficients

@@ -86,6 +86,9 @@ RELATED: dict[OpOverload, tuple[str, ...]] = {
     aten.masked_scatter_backward.default: ("masked_scatter",),
     aten.linalg_solve_triangular.default: ("linalg.solve_triangular",),
     aten.embedding_dense_backward.default: ("nn.functional.embedding",),
+    aten._linalg_det.default: ("linalg.det",),
+    aten._linalg_slogdet.default: ("linalg.slogdet",),
+    aten._linalg_solve_ex.default: ("linalg.solve",),
 }  # fmt: skip
 """The OpInfos whose forward or backward holds the overload."""
 RELATED[aten.convolution_backward.default] = RELATED[aten.convolution.default]

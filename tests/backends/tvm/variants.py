@@ -19,6 +19,8 @@ ORDER = "what 1e30 leaves of a sum depends on its order"
 PADDING = "whether a weight of NaN is multiplied by the padding depends on the library"
 PLACES = "torch reads anywhere at coordinates that are no numbers, and may end the process"
 
+PIVOTS = "which row a NaN is exchanged with, and where it spreads to, depends on the library"
+
 NO_SPECIAL_VALUES: dict[OpOverload, str] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: "torch takes a query of NaN for one that may ask nothing",
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: ORDER,
@@ -26,6 +28,14 @@ NO_SPECIAL_VALUES: dict[OpOverload, str] = {
     aten.grid_sampler_2d_backward.default: PLACES,
     aten.convolution.default: PADDING,
     aten.convolution_backward.default: PADDING,
+    aten.linalg_lu_factor_ex.default: PIVOTS,
+    aten.linalg_lu.default: PIVOTS,
+    aten.linalg_inv_ex.default: PIVOTS,
+    aten._linalg_det.default: PIVOTS,
+    aten._linalg_slogdet.default: PIVOTS,
+    aten._linalg_solve_ex.default: PIVOTS,
+    aten.linalg_qr.default: PIVOTS,
+    aten.geqrf.default: PIVOTS,
 }
 """Overloads whose results for special values are nobody's promise, and why."""
 

@@ -25,6 +25,7 @@ class LedgerFile:
 
     about: Mapping[str, str]
     records: tuple[Record, ...]
+    schema: int = SCHEMA
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -60,12 +61,18 @@ def write(path: str | Path, records: Iterable[Record], about: Mapping[str, str] 
 
 
 def append(path: str | Path, records: Iterable[Record]) -> None:
-    """Add records to a file of ours, or begin one. Raises LedgerFormatError rather than add to anything else."""
+    """Add records to a file of ours, or begin one. Raises LedgerFormatError rather than add to anything else.
+
+    A file of an older schema is written anew, so that its first line is true of what is added.
+    """
     path = Path(path)
     if not path.exists():
         write(path, records)
         return
-    read(path)
+    held = read(path)
+    if held.schema < SCHEMA:
+        write(path, [*held.records, *records], held.about)
+        return
     with path.open("a", encoding="utf-8") as file:
         file.write("".join(_line(record) for record in records))
 
@@ -81,13 +88,13 @@ def read(path: str | Path) -> LedgerFile:
         lines.append(rest)
     if not lines:
         raise LedgerFormatError(f"{path}:1: the file is empty; give a .jsonl file that the bridge wrote")
-    about = _read_header(lines[0], f"{path}:1")
+    about, schema = _read_header(lines[0], f"{path}:1")
     if rest:
         raise LedgerFormatError(
             f"{path}:{len(lines)}: the file is cut off within this line; remove the line to read what stands before it"
         )
     records = tuple(_read_record(line, f"{path}:{number}") for number, line in enumerate(lines[1:], start=2))
-    return LedgerFile(about, records)
+    return LedgerFile(about, records, schema)
 
 
 def _header(about: Mapping[str, str]) -> str:
@@ -112,7 +119,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _read_header(line: str, place: str) -> Mapping[str, str]:
+def _read_header(line: str, place: str) -> tuple[Mapping[str, str], int]:
     header = _object(line, place)
     if header.get("format") != FORMAT or not isinstance(header.get("schema"), int):
         raise LedgerFormatError(f"{place}: not a ledger of the bridge; give a .jsonl file that the bridge wrote")
@@ -120,7 +127,7 @@ def _read_header(line: str, place: str) -> Mapping[str, str]:
         raise LedgerFormatError(
             f"{place}: the file has schema {header['schema']} and this bridge reads {SCHEMA}; update the bridge"
         )
-    return header.get("about", {})
+    return header.get("about", {}), header["schema"]
 
 
 def _read_record(line: str, place: str) -> Record:

@@ -26,6 +26,8 @@ from bridge.ledger import DeadEnd, Event, Ledger
 
 CompileGraph = Callable[[Graph], CompiledGraph]
 
+_FRAMES = itertools.count()
+
 
 class Capture:
     """One use of `torch.compile`: its graphs go through `compile_graph`, its surprises to the ledger.
@@ -119,13 +121,14 @@ class Capture:
 def own_frame(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function inside a frame whose code is this compilation's alone.
 
-    Dynamo keeps what it compiles by code object, up to a limit; a module's `__call__` is one code for all modules.
+    Dynamo keeps what it compiles by code object, up to a limit; a module's `__call__` is one code for all modules. And
+    it keeps which sizes have changed by the name of the code and its place: another model's sizes are no change.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    call.__code__ = call.__code__.replace()
+    call.__code__ = call.__code__.replace(co_name=f"call_{next(_FRAMES)}")
     return call
 
 

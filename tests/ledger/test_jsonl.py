@@ -91,6 +91,10 @@ def test_a_file_of_the_first_schema_is_read(tmp_path: Path) -> None:
     )
     assert read(path).placements == (Placement("aten.mm.default", Way.LIBRARY, 4, phase="forward"),)
     assert read(path).placements[0].flops is None
+    added = Placement("aten.add.Tensor", Way.GENERATED, 1, flops=7)
+    append(path, [added])
+    assert read(path).schema == SCHEMA
+    assert read(path).placements[1:] == (added,)
 
 
 @given(st.data())

@@ -112,6 +112,14 @@ def test_sizes_that_may_change_are_inputs_of_their_own() -> None:
     assert not compilation.ledger.select(dead_end=DeadEnd.DYNAMIC_SHAPE)
 
 
+def test_the_sizes_of_another_model_are_no_change() -> None:
+    for rows in (3, 5):
+        compiled = bridge.compile(nn.Linear(4, 4), "eager")
+        compiled(torch.ones(rows, 4))
+        (graph,) = bridge.inspect(compiled).graphs
+        assert Role.SIZE not in graph.graph.inputs
+
+
 def test_inference_training_and_frozen_parameters_are_programs_of_their_own() -> None:
     model = Net()
     compiled, compilation = interpreted(model)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from bridge.errors import BridgeError, NotCompilable, UnknownTarget, WrongVersion
+from bridge.errors import NotCompilable, UnknownTarget, WrongVersion
 from bridge.frontends.torch.adapters import adapter_for
 from bridge.frontends.torch.capture import Capture
 from bridge.ir.compiled import CompiledGraph
@@ -134,7 +134,7 @@ def _graph_compiler(compilation: Compilation, make: Make) -> Callable[[Graph], C
     def compile_graph(graph: Graph) -> CompiledGraph:
         try:
             made = make(graph, compilation)
-        except (BridgeError, control_flow):
+        except control_flow:
             raise
         except Exception as error:
             compilation.ledger.record(_compiler_failed(graph, error))

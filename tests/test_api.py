@@ -13,7 +13,8 @@ from torch import nn
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 
 import bridge
-from bridge import api
+from bridge import api, pipeline
+from bridge.backends.tvm.symbols import UnknownExpression
 from bridge.errors import BadOption, NotCompilable, UnknownTarget
 from bridge.ledger import DeadEnd
 from bridge.options import Options
@@ -158,3 +159,14 @@ def test_importing_the_bridge_imports_neither_torch_nor_tvm() -> None:
     root = Path(bridge.__file__).parent.parent
     answer = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+def test_what_our_own_compiler_cannot_do_costs_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object) -> None:
+        raise UnknownExpression("no words for this size")
+
+    monkeypatch.setattr(pipeline, "lower", fails)
+    compiled = bridge.compile(program)
+    assert torch.equal(compiled(X), program(X))
+    (event,) = compiled.ledger.select(kind="compiler failed")
+    assert "no words for this size" in event.detail

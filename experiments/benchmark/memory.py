@@ -14,6 +14,6 @@ def peak_bytes(step: Callable[[], object]) -> int:
     changes = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]  # type: ignore[union-attr]
     held = peak = 0
     for change in sorted(changes, key=lambda event: event.start_ns()):
-        held += change.nbytes()
+        held += change.nbytes()  # type: ignore[attr-defined]
         peak = max(peak, held)
     return peak

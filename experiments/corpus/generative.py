@@ -1,5 +1,8 @@
 """What makes pictures and sounds: diffusion, autoencoders, generators."""
 
+# The packages are those of the extra "corpus".
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,8 @@
 """Graphs, molecules and clouds of points."""
 
+# The packages are those of the extra "corpus".
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,8 @@
 """Text: decoders, encoders and pairs of both, with attention, experts, state spaces or Fourier transforms."""
 
+# The packages are those of the extra "corpus".
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from collections.abc import Callable

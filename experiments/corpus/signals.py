@@ -1,5 +1,8 @@
 """Speech, sound and time series, and texts with pictures."""
 
+# The packages are those of the extra "corpus".
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from typing import Any

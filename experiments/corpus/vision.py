@@ -1,5 +1,8 @@
 """Images and videos: classification, segmentation, detection and optical flow."""
 
+# The packages are those of the extra "corpus".
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from typing import Any

@@ -79,7 +79,7 @@ def differentiable_results(joint: JointGraph) -> list[fx.Node]:
     """The results of the forward of which a gradient can be given, in the order of the tangents."""
     output = joint.nodes[-1]
     forward: Sequence[Any] = output.args[0][: joint.forward_outputs]  # type: ignore[index]
-    of = dict(zip(output.meta.get("desc") or (), forward, strict=False))
+    of: dict[Any, Any] = dict(zip(output.meta.get("desc") or (), forward, strict=False))
     found = [of.get(getattr(node.meta.get("desc"), "output", None)) for node in tangents(joint)]
     return [node for node in found if isinstance(node, fx.Node)]
 

@@ -29,7 +29,7 @@ def reached_results(joint: JointGraph) -> Reached | None:
     """
     results = differentiable_results(joint)
     placeholders = [node for node in joint.nodes if node.op == "placeholder"]
-    gradients = joint.nodes[-1].args[0][joint.forward_outputs :]  # type: ignore[index]
+    gradients: Sequence[Any] = joint.nodes[-1].args[0][joint.forward_outputs :]  # type: ignore[index]
     known = [{node, *ancestors(node, _passes_no_gradient)} for node in results]
     given = tangents(joint)
     reached = []

@@ -103,7 +103,8 @@ def without_growth(order: int, x: numpy.ndarray) -> numpy.ndarray:
 
 def fit(function: Callable[[Any], Any]) -> numpy.ndarray:
     """The coefficients of the Chebyshev series of a function on [-1, 1]."""
-    coefficients: Any = numpy.polynomial.chebyshev.chebinterpolate(function, TERMS - 1)
+    interpolate: Any = numpy.polynomial.chebyshev.chebinterpolate
+    coefficients = interpolate(function, TERMS - 1)
     return coefficients
 
 

@@ -32,6 +32,9 @@ def refusal(node: fx.Node) -> Refusal | None:
     detail = unsupported_tensor(node)
     if detail:
         return coverage(detail, "dtype")
+    elsewhere = sorted({str(tensor.device) for tensor in tensors_of(node) if tensor.device.type != "cpu"})
+    if elsewhere:
+        return coverage(f"tensors on {' and '.join(elsewhere)}, and kernels are built for the CPU", "device")
     arguments = call_arguments(node)
     detail = unsupported_argument(row, node, arguments) or asked(row, arguments)
     if detail:
@@ -67,15 +70,13 @@ def no_row(op: OpOverload) -> Refusal:
 
 
 def unsupported_tensor(node: fx.Node) -> str | None:
-    """A tensor of a type, layout or device that kernels of this graph cannot hold."""
-    tensors = tensors_of(node)
-    for tensor in tensors:
+    """A tensor of a type or layout that kernels cannot hold."""
+    for tensor in tensors_of(node):
         if tensor.layout != torch.strided:
             return f"{tensor.layout} tensors are not supported"
         if tensor.dtype not in DTYPES:
             return f"{tensor.dtype} is not supported"
-    devices = sorted({str(tensor.device) for tensor in tensors})
-    return f"tensors on {' and '.join(devices)} in one call" if len(devices) > 1 else None
+    return None
 
 
 def unsupported_argument(row: Conversion, node: fx.Node, arguments: dict[str, Any]) -> str | None:

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import bridge
 from bridge.backends.eager import Eager
 from bridge.backends.library import Library
 from bridge.ir.backend import Refusal
@@ -101,3 +102,11 @@ def test_a_symbolic_size_is_kept_by_its_name() -> None:
 def test_an_order_that_takes_not_everything_is_an_error(graph: Graph) -> None:
     with pytest.raises(ValueError, match=r"none of the backends \(tvm\) takes aten.sort.default.*eager"):
         place(graph, [Picky("tvm", frozenset({"aten.sort.default"}))], Ledger())
+
+
+def test_what_is_not_on_the_cpu_runs_as_in_eager() -> None:
+    """No kernel is called on memory that it cannot reach."""
+    compiled = bridge.compile(lambda x: x.sin() + 1)
+    assert compiled(torch.ones(3, device="meta")).device.type == "meta"
+    assert {event.kind for event in compiled.ledger} == {"device"}
+    assert compiled(torch.ones(3)).device.type == "cpu"

@@ -49,16 +49,51 @@ def dry_runs(
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         for child in tuple(children):
-            _end(child)
+            end(child)
     return [record for target in targets for record in found.get(target, ())], unknown
 
 
 def dry_run(target: str, options: Mapping[str, Any], limit: float, threads: int, children: set[Child]) -> list[Record]:
     """The records of one target, or the event that it failed. children: holds the process meanwhile."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "records.jsonl"
+    try:
+        return records_of("bridge.cli.measure", target, [json.dumps(dict(options))], limit, children, threads)
+    except ProcessEnded as ended:
+        if ended.code == NOT_THERE:
+            raise UnknownModel(ended.detail) from None
+        return [ended.event(target)]
+
+
+class ProcessEnded(Exception):
+    """A process that gave no records: it failed with `code`, or its time was over."""
+
+    def __init__(self, kind: str, detail: str, code: int = 0, seconds: float = 0.0) -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.code, self.seconds = kind, detail, code, seconds
+
+    def event(self, model: str) -> Event:
+        """What is told of it."""
+        return Event(DeadEnd.MAINTENANCE, "step", self.detail, self.kind, seconds=self.seconds, model=model)
+
+
+def records_of(
+    module: str,
+    name: str,
+    more: Sequence[str],
+    limit: float,
+    children: set[Child],
+    threads: int = 1,
+    folder: Path | None = None,
+) -> list[Record]:
+    """What `python -m module name FILE more…` writes into the file, run in a folder. Raises ProcessEnded.
+
+    The process is ended with all its children after `limit` seconds. children: holds it as long as it runs.
+    threads: of each of its parallel loops, unless OMP_NUM_THREADS says otherwise.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "records.jsonl"
         child = subprocess.Popen(
-            [sys.executable, "-m", "bridge.cli.measure", target, str(file), json.dumps(dict(options))],
+            [sys.executable, "-m", module, name, str(file), *more],
+            cwd=folder,
             env={"OMP_NUM_THREADS": str(threads), **os.environ},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -69,23 +104,18 @@ def dry_run(target: str, options: Mapping[str, Any], limit: float, threads: int,
         try:
             said = child.communicate(timeout=limit)[1]
         except subprocess.TimeoutExpired:
-            return [_failed(target, TIMED_OUT, f"not done after {limit:.0f} s", limit)]
+            raise ProcessEnded(TIMED_OUT, f"not done after {limit:.0f} s", seconds=limit) from None
         finally:
-            _end(child)
+            end(child)
             children.discard(child)
         if child.returncode == 0:
             return list(read(file).records)
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
-        if child.returncode == NOT_THERE:
-            raise UnknownModel(last)
-        return [_failed(target, RAISED, last[:500] or f"the process ended with {child.returncode}")]
+        detail = last[:500] or f"the process ended with {child.returncode}"
+        raise ProcessEnded(RAISED, detail, child.returncode)
 
 
-def _failed(target: str, kind: str, detail: str, seconds: float = 0.0) -> Event:
-    return Event(DeadEnd.MAINTENANCE, "step", detail, kind, seconds=seconds, model=target)
-
-
-def _end(child: Child) -> None:
+def end(child: Child) -> None:
     """End a process that still runs, and those that it started."""
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from rich.table import Table
 from bridge.demo.timing import machine
 from bridge.ledger import Event, Record
 from bridge.ledger.jsonl import read, write
-from experiments.apart import forget, records_of, sweep
+from experiments.apart import forget, measured_apart, sweep
 from experiments.benchmark.models import MODELS
 
 RESULTS = Path(__file__).parent / "results"
@@ -81,7 +81,7 @@ def main(
     known = {record.model for record in read(file).records}
     sweep(
         [name for name in chosen if name not in known],
-        lambda name, kids: records_of("experiments.benchmark.step", name, ["--rounds", str(rounds)], limit, kids),
+        lambda name, kids: measured_apart("experiments.benchmark.step", name, ["--rounds", str(rounds)], limit, kids),
         told,
         file,
         1,

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from bridge.demo.timing import machine
 from bridge.ledger.jsonl import read, write
-from experiments.apart import forget, records_of, sweep
+from experiments.apart import forget, measured_apart, sweep
 from experiments.corpus import MODELS, SKIPPED
 from experiments.coverage.summary import print_summary, verdicts
 
@@ -47,7 +47,7 @@ def main(
     more = [] if library else ["--no-library"]
     sweep(
         [name for name in chosen if name not in known],
-        lambda name, children: records_of("experiments.coverage.step", name, more, limit, children),
+        lambda name, children: measured_apart("experiments.coverage.step", name, more, limit, children),
         lambda name, records: verdicts(records)[name],
         file,
         jobs,

@@ -22,9 +22,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import bridge
 from bridge.api import Audit
+from bridge.cli.processes import RAISED
 from bridge.ledger import DeadEnd, Event, Measure, Record
 from bridge.ledger.jsonl import write
-from experiments.apart import RAISED
 from experiments.corpus import MODELS, Loss, Made
 from experiments.coverage.exact import Draws, in_float64, widened
 from experiments.measure import largest, wrong_gradients

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bridge.cli.processes import RAISED, TIMED_OUT
 from bridge.ledger import Event, Measure, Placement, Record, Way
-from experiments.apart import RAISED, TIMED_OUT
 from experiments.coverage.step import BRIDGE, EAGER, ROUNDED, UNCAPTURED_CALL, WRONG, WRONG_RESULTS
 
 RIGHT = "right"

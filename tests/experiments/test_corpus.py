@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from bridge.cli.processes import RAISED, TIMED_OUT
 from bridge.ledger import Event, Measure, Placement
 from bridge.ledger.jsonl import read
-from experiments.apart import RAISED, TIMED_OUT, records_of
+from experiments.apart import measured_apart
 from experiments.corpus import META, MODELS, SKIPPED, Made
 from experiments.corpus.registry import register
 from experiments.coverage.exact import Draws, grouped_product, in_float64, widened
@@ -155,7 +156,7 @@ def test_small_models_run_end_to_end(tmp_path: Path) -> None:
 
 def test_what_takes_too_long_is_ended() -> None:
     children: set = set()
-    (event,) = records_of("experiments.coverage.step", "torch_gru", [], 0.2, children)
+    (event,) = measured_apart("experiments.coverage.step", "torch_gru", [], 0.2, children)
     assert isinstance(event, Event)
     assert (event.kind, event.model) == (TIMED_OUT, "torch_gru")
     assert not children
@@ -163,7 +164,7 @@ def test_what_takes_too_long_is_ended() -> None:
 
 def test_what_a_model_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "")
-    (event,) = records_of("experiments.coverage.step", "no such model", [], 60, set())
+    (event,) = measured_apart("experiments.coverage.step", "no such model", [], 60, set())
     assert isinstance(event, Event)
     assert event.kind == RAISED
     assert "no such model" in event.detail or "invalid choice" in event.detail

@@ -7,7 +7,7 @@ is written `x`. What a row supports is the parameters that it names.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -19,7 +19,17 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promote
 
 from bridge.ir.schema import defaults, numeric
 
-__all__ = ["TABLE", "Accumulate", "Conversion", "Promote", "converts", "missing", "present", "table"]
+__all__ = [
+    "TABLE",
+    "Accumulate",
+    "Conversion",
+    "Promote",
+    "converts",
+    "converts_when_there",
+    "missing",
+    "present",
+    "table",
+]
 
 ABOUT_THE_RESULT = ("out", "sizes", "given")
 """What a row can ask for behind `*`: the fake tensor of its result, the result's sizes as expressions, and by name
@@ -70,6 +80,8 @@ _rows: dict[OpOverload, Conversion] = {}
 TABLE = MappingProxyType(_rows)
 """Every row by its overload. Filled when `bridge.backends.tvm.ops` is imported; `table()` sees to that."""
 
+_awaited: dict[str, tuple[Callable[..., Any], Mapping[str, Any], str]] = {}
+
 missing: list[str] = []
 """Overloads that a row was written for and that this torch does not have."""
 
@@ -96,9 +108,34 @@ def converts(
     def enter(fn: Callable[..., Any]) -> Callable[..., Any]:
         place = f"{module.removeprefix('bridge.backends.tvm.')}.{fn.__name__}"
         for op in ops:
-            if op in _rows:
-                raise ValueError(f"{op} is already converted by {_rows[op].place}")
-            _rows[op] = Conversion(op, fn, promote, among or promoted(op), accumulate, refuses, symbolic, place)
+            _enter(op, fn, place, promote, among, accumulate, refuses, symbolic)
+        return fn
+
+    return enter
+
+
+def _enter(
+    op: OpOverload,
+    fn: Callable[..., Any],
+    place: str,
+    promote: Promote | None = None,
+    among: tuple[str, ...] = (),
+    accumulate: Accumulate | None = None,
+    refuses: Callable[..., str | None] | None = None,
+    symbolic: bool = False,
+) -> None:
+    if op in _rows:
+        raise ValueError(f"{op} is already converted by {_rows[op].place}")
+    _rows[op] = Conversion(op, fn, promote, among or promoted(op), accumulate, refuses, symbolic, place)
+
+
+def converts_when_there(name: str, **rules: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """As `converts`, for an op of another library ("vision.nms.default"), once that is imported."""
+    caller = inspect.currentframe()
+    module = caller.f_back.f_globals["__name__"] if caller and caller.f_back else ""
+
+    def enter(fn: Callable[..., Any]) -> Callable[..., Any]:
+        _awaited[name] = (fn, rules, f"{module.removeprefix('bridge.backends.tvm.')}.{fn.__name__}")
         return fn
 
     return enter
@@ -116,19 +153,24 @@ def schema_names(fn: Callable[..., Any]) -> list[str]:
 
 def present(*names: str) -> list[OpOverload]:
     """The overloads of these names ("aten.rms_norm.default") that this torch has; the others are kept in `missing`."""
-    found = []
-    for name in names:
-        namespace, packet, overload = name.split(".")
-        op = getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)
-        if op is None:
-            missing.append(name)
-        else:
-            found.append(op)
-    return found
+    found = {name: overload_of(name) for name in names}
+    missing.extend(name for name, op in found.items() if op is None)
+    return [op for op in found.values() if op is not None]
+
+
+def overload_of(name: str) -> OpOverload | None:
+    """The overload of a name, None where nobody has registered it."""
+    namespace, packet, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)
 
 
 def table() -> MappingProxyType[OpOverload, Conversion]:
     """The filled table. Imports TVM the first time; raises TvmUnavailable if that fails."""
     import bridge.backends.tvm.ops  # noqa: F401
 
+    for name in list(_awaited):
+        op = overload_of(name)
+        if op is not None:
+            fn, rules, place = _awaited.pop(name)
+            _enter(op, fn, place, **rules)
     return TABLE

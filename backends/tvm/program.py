@@ -20,6 +20,7 @@ from bridge.backends.tvm.lower import Lowered, tensor_outputs
 from bridge.backends.tvm.symbols import text_of
 from bridge.ir.callout import callout, callout_inputs
 from bridge.ir.compiled import CallOut, CompiledGraph
+from bridge.ir.joint import Role
 from bridge.ir.nodes import op_name, shapes_and_dtypes
 from bridge.ir.provenance import source_line
 from bridge.ir.shapes import is_size
@@ -55,6 +56,8 @@ class _Writer:
         self._given = given
         self._ledger = ledger
         self._nodes = {n.name: n for n in lowered.graph.nodes}
+        placeholders = [n for n in lowered.graph.nodes if n.op == "placeholder"]
+        self._tangents = {n for n, role in zip(placeholders, lowered.graph.inputs) if role is Role.TANGENT}
         self._runs = [0]
         self._scope: dict[str, Any] = {"empty": empty_strided, "runs": self._runs}
         self._lines: list[str] = []
@@ -162,11 +165,19 @@ class _Writer:
         if node.name in self._conformed or value.layout != torch.strided or node.name not in self._lowered.strides:
             return
         self._conformed.add(node.name)
+        self._write_out(node, name, value)
         strides = self._lowered.strides[node.name]
         if strides:
             self._scope[f"lay_out_{node.name}"] = _LayOut(node, self._lowered, self._ledger)
             self._line(f"if {name}.stride() != {tuple_of(strides)}:")
             self._line(f"    {name} = lay_out_{node.name}({name}, {tuple_of(strides)})")
+
+    def _write_out(self, node: fx.Node, name: str, value: torch.Tensor) -> None:
+        """A kernel reads memory as it is: no flag that negates it, no zeros that have none. Tangents may come as such."""
+        if value.is_neg() or node in self._tangents:
+            self._scope["write_out"] = _written_out
+            self._line(f"if {name}.is_neg() or {name}._is_zerotensor():")
+            self._line(f"    {name} = write_out({name})")
 
     # Names -----------------------------------------------------------------------------------------------------------
 
@@ -284,12 +295,20 @@ class _LayOut:
         )
 
 
+def _written_out(tensor: torch.Tensor) -> torch.Tensor:
+    """The values of a tensor in memory of its own, which lies as the tensor does."""
+    written = empty_strided(tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    once = tuple(slice(1) if stride == 0 else slice(None) for stride in tensor.stride())
+    written[once].copy_(tensor[once])
+    return written
+
+
 def is_pick(node: fx.Node) -> bool:
     """Whether a node picks one of several results."""
     return getattr(node.target, "__name__", "") == "getitem" and getattr(node.target, "__module__", "") == "_operator"
 
 
-RESERVED = frozenset({"args", "call", "empty", "reinterpret", "runs"})
+RESERVED = frozenset({"args", "call", "empty", "reinterpret", "runs", "write_out"})
 """Names that a program has for itself."""
 
 

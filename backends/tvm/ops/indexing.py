@@ -21,7 +21,7 @@ from bridge.backends.tvm.compat import (
     shape_of,
     tirx,
 )
-from bridge.backends.tvm.kernels import broadcast_index, cast, compute
+from bridge.backends.tvm.kernels import broadcast_index, cast, compute, reduction
 from bridge.backends.tvm.ops.view import clamped
 from bridge.backends.tvm.table import converts
 from bridge.ir.shapes import positive
@@ -336,3 +336,14 @@ def triangle(x: Expr, kept: Callable[[Expr, Expr], Expr]) -> Expr:
         return tirx.Select(kept(at[-2], at[-1]), v(*at), number(0, dtype_of(x)))
 
     return compute("triangle", shape_of(x), element, x)
+
+
+@converts(aten._convert_indices_from_coo_to_csr.default)
+def csr_from_coo(x, size, out_int32, *, sizes):
+    """For each row, and for the end, how many of the sorted row numbers are below it."""
+    name = "int32" if out_int32 else "int64"
+
+    def element(at, over, row):
+        return tirx.Select(row(over[0]) < at[0], tirx.const(1, name), tirx.const(0, name))
+
+    return reduction("rows_below", "sum", sizes, shape_of(x), element, x)

@@ -125,6 +125,9 @@ def attention_gradient() -> Arguments:
 OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten.std.correction: lambda: [(randn(3, 5) * 1e25, [1]), (randn(3, 5) * 1e-25,)],
     aten.linalg_vector_norm.default: lambda: [(tensor([1e30, -2.0]), 4, [0]), (tensor([[1e30], [-2.0]]), 4, [1])],
+    aten._convert_indices_from_coo_to_csr.default: lambda: [
+        (tensor([0, 0, 2, 5]), 6), (tensor([1, 1, 1], dtype=torch.int32), 3), (tensor([1, 4]), 5),
+    ],
     aten.square.default: lambda: [(randn(3, 4),), (integers(5),)],
     aten.isfinite.default: lambda: [(tensor([1.0, nan, inf, -inf, -0.0]),), (integers(3),)],
     aten.bitwise_and.Scalar: lambda: [(integers(7), 6), (integers(7) > 0, True)],

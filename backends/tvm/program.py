@@ -173,7 +173,7 @@ class _Writer:
             self._line(f"    {name} = lay_out_{node.name}({name}, {tuple_of(strides)})")
 
     def _write_out(self, node: fx.Node, name: str, value: torch.Tensor) -> None:
-        """A kernel reads memory as it is: no flag that negates it, no zeros that have none. Tangents may come as such."""
+        """A kernel reads memory as it is, and torch may negate it by a flag, or hold zeros without any."""
         if value.is_neg() or node in self._tangents:
             self._scope["write_out"] = _written_out
             self._line(f"if {name}.is_neg() or {name}._is_zerotensor():")

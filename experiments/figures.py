@@ -134,8 +134,8 @@ def _nodes(placements: Sequence[Placement], way: Way) -> int:
 
 SOURCES: dict[Path, Callable[[Path, LedgerFile], list[Line]]] = {
     EXPERIMENTS / "demo" / "results" / "ledger.jsonl": demo,
-    EXPERIMENTS / "coverage" / "results" / "corpus.jsonl": corpus(True),
-    EXPERIMENTS / "coverage" / "results" / "corpus_generated.jsonl": corpus(False),
+    EXPERIMENTS / "coverage" / "results" / "corpus.jsonl.gz": corpus(True),
+    EXPERIMENTS / "coverage" / "results" / "corpus_generated.jsonl.gz": corpus(False),
     EXPERIMENTS / "benchmark" / "results" / "benchmark.jsonl": benchmark,
     EXPERIMENTS / "host_overhead" / "results" / "host_overhead.jsonl": host_overhead,
 }

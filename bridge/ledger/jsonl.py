@@ -1,11 +1,16 @@
-"""A ledger as a file: JSON lines, one record a line, the schema's number and what the file is about on the first."""
+"""A ledger as a file: JSON lines, one record a line, the schema's number and what the file is about on the first.
+
+A file whose name ends in .gz is compressed.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -50,9 +55,9 @@ def write(path: str | Path, records: Iterable[Record], about: Mapping[str, str] 
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(_header(about or {}))
-            file.writelines(_line(record) for record in records)
+        text = _header(about or {}) + "".join(_line(record) for record in records)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_packed(path, text))
         Path(unfinished).chmod(0o644)
         os.replace(unfinished, path)
     except BaseException:
@@ -73,15 +78,16 @@ def append(path: str | Path, records: Iterable[Record]) -> None:
     if held.schema < SCHEMA:
         write(path, [*held.records, *records], held.about)
         return
-    with path.open("a", encoding="utf-8") as file:
-        file.write("".join(_line(record) for record in records))
+    with path.open("ab") as file:
+        file.write(_packed(path, "".join(_line(record) for record in records)))
 
 
 def read(path: str | Path) -> LedgerFile:
     """Read a file. Raises LedgerFormatError with file and line if it is cut off, not ours, damaged or too new."""
     try:
-        text = Path(path).read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
+        data = Path(path).read_bytes()
+        text = (gzip.decompress(data) if Path(path).suffix == ".gz" else data).decode("utf-8")
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise LedgerFormatError(f"{path}: not a ledger: {error}; give a .jsonl file that the bridge wrote") from error
     *lines, rest = text.split("\n")
     if rest:
@@ -95,6 +101,12 @@ def read(path: str | Path) -> LedgerFile:
         )
     records = tuple(_read_record(line, f"{path}:{number}") for number, line in enumerate(lines[1:], start=2))
     return LedgerFile(about, records, schema)
+
+
+def _packed(path: Path, text: str) -> bytes:
+    """Text as it stands in the file. Compressed pieces that follow one another are one compressed file."""
+    data = text.encode("utf-8")
+    return gzip.compress(data, mtime=0) if path.suffix == ".gz" else data
 
 
 def _header(about: Mapping[str, str]) -> str:

@@ -16,6 +16,9 @@ from bridge.report.training import REFERENCE, Timing, Training
 MOST_OPEN = 4
 """Up to so many models each has its section open on the page."""
 
+MOST_WHOLE = 12
+"""Beyond so many, those that run whole stand in the table of all models alone."""
+
 _EXPLAINED = {
     DeadEnd.COVERAGE: "TVM has no operator for it",
     DeadEnd.DYNAMIC_SHAPE: "a size is not known when compiling",
@@ -44,6 +47,7 @@ def report_html(report: Report) -> str:
         share=share,
         units=UNITS,
         most_open=MOST_OPEN,
+        most_whole=MOST_WHOLE,
         cell_bar=_cell_bar,
         stairs=_stairs,
         losses=_losses,

@@ -38,7 +38,7 @@ def main(
             reason = SKIPPED.get(name, "the corpus has no such model")
             raise typer.BadParameter(f"{name}: {reason}")
     console = Console()
-    file = file or RESULTS / ("corpus.jsonl" if library else "corpus_generated.jsonl")
+    file = file or RESULTS / ("corpus.jsonl.gz" if library else "corpus_generated.jsonl.gz")
     if not file.exists():
         write(file, [], {"command": "python -m experiments.coverage.run", **machine()})
     if again:

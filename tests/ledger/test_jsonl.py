@@ -164,3 +164,17 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         write(path, broken())
     assert read(path).events == (ONE,)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_compressed_file(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl.gz"
+    event = Event(DeadEnd.COVERAGE, "aten.sort.default", "no conversion", kind="no row")
+    write(path, [event], {"command": "test"})
+    append(path, [event, Measure("step", (1.0, 2.0), "s")])
+    held = read(path)
+    assert held.about == {"command": "test"}
+    assert held.records == (event, event, Measure("step", (1.0, 2.0), "s"))
+    assert path.read_bytes()[:2] == b"\x1f\x8b"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(LedgerFormatError):
+        read(path)

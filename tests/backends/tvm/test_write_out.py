@@ -33,7 +33,7 @@ def negative(*shape: int) -> torch.Tensor:
 
 NEGATIVE = {
     "strided": lambda: negative(3, 5),
-    "compact": lambda: torch._neg_view(torch.randn(3, 5)),
+    "compact": lambda: torch.ops.aten._neg_view(torch.randn(3, 5)),
     "expanded": lambda: negative(5).expand(3, 5),
     "transposed": lambda: negative(5, 3).t(),
     "one element": lambda: negative(1),
@@ -56,4 +56,4 @@ def test_a_negative_view_inside() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 5), (1,), ()])
 def test_tangents_of_zeros_without_memory(shape: tuple[int, ...]) -> None:
-    both(lambda x: x.tanh() * 3, torch.randn(shape), torch._efficientzerotensor(shape))
+    both(lambda x: x.tanh() * 3, torch.randn(shape), torch.ops.aten._efficientzerotensor(shape))

@@ -46,17 +46,19 @@ class Cache:
     def fetch(self, key: str, into: Path) -> bool:
         """Copy the entry's files into a folder. False where there is no such entry, or a damaged one, which goes."""
         entry = self.root / key
+        present = entry.exists()
         try:
             digests = json.loads((entry / MANIFEST).read_text())
+            if not digests:
+                raise ValueError("an entry has files")
             for name, digest in digests.items():
                 shutil.copyfile(entry / name, into / name)
                 if _digest(into / name) != digest:
                     raise ValueError(name)
             os.utime(entry)
-        except FileNotFoundError:
-            return False  # perhaps just now removed by somebody else
         except (OSError, ValueError, AttributeError):
-            shutil.rmtree(entry, ignore_errors=True)
+            if present:  # one that has come meanwhile is somebody else's
+                shutil.rmtree(entry, ignore_errors=True)
             return False
         return True
 

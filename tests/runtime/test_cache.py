@@ -36,24 +36,28 @@ def test_what_is_stored_is_fetched(tmp_path: Path) -> None:
     assert not cache.fetch("key", into)
 
 
-@pytest.mark.parametrize("damage", ["changed", "cut", "missing", "manifest cut", "manifest of something else"])
+DAMAGES = ("changed", "cut", "missing", "manifest cut", "manifest missing", "manifest of nothing", "manifest of a list")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_entry_goes(tmp_path: Path, damage: str) -> None:
     cache = Cache(tmp_path / "cache")
     cache.store("key", folder(tmp_path / "made", one="some text"))
     entry = tmp_path / "cache" / "key"
-    if damage == "missing":
-        (entry / "one").unlink()
+    if damage.endswith("missing"):
+        (entry / ("one" if damage == "missing" else MANIFEST)).unlink()
     else:
         file, text = {
             "changed": ("one", "some lies"),
             "cut": ("one", "some"),
             "manifest cut": (MANIFEST, '{"one'),
-            "manifest of something else": (MANIFEST, "[1]"),
+            "manifest of nothing": (MANIFEST, "{}"),
+            "manifest of a list": (MANIFEST, "[1]"),
         }[damage]
         (entry / file).write_text(text)
     assert not cache.fetch("key", folder(tmp_path / "into"))
     cache.store("key", folder(tmp_path / "again", one="some text"))
-    assert damage == "missing" or cache.fetch("key", tmp_path / "into")
+    assert cache.fetch("key", tmp_path / "into")
 
 
 def test_what_a_killed_writer_left_is_no_entry_and_is_swept_up(tmp_path: Path) -> None:

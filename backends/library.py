@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from bridge.ir.backend import Refusal
-from bridge.ir.callout import callout
+from bridge.ir.callout import callout, effect_of
 from bridge.ir.nodes import draws, op_name
 from bridge.ledger import DeadEnd
 
@@ -36,7 +36,14 @@ VENDOR = frozenset(
 ATen's partial sort is quick, and which of equal elements it takes decides what a model with such a choice computes."""
 
 
-CHECKS = frozenset({aten._assert_async.msg, aten._assert_async.default, aten._assert_scalar.default})
+CHECKS = frozenset(
+    {
+        aten._assert_async.msg,
+        aten._assert_async.default,
+        aten._assert_scalar.default,
+        aten._linalg_check_errors.default,
+    }
+)
 """What computes nothing and raises torch's own error, where it has to."""
 
 
@@ -52,7 +59,7 @@ class Library:
         self.vendor = vendor
 
     def accepts(self, node: fx.Node) -> Refusal | None:
-        if draws(node) or node.target in CHECKS or (self.vendor and node.target in VENDOR):
+        if draws(node) or (effect_of(node) or node.target) in CHECKS or (self.vendor and node.target in VENDOR):
             return None
         return Refusal(DeadEnd.COVERAGE, f"{op_name(node)} is not called from a library", "no library")
 

@@ -23,6 +23,8 @@ def callout(node: fx.Node) -> tuple[Callable[..., Any], dict[str, int]]:
     overload itself. The result is what ATen returns: a tensor, a tuple or a list of tensors, a number, or None.
     """
     inputs = callout_inputs(node)
+    if effect_of(node) is not None:
+        return _with_token(node), _dispatched(node)
     if not node.kwargs and list(node.args) == inputs:
         return node.target, _dispatched(node)  # type: ignore[return-value]
     names = {source: f"x{position}" for position, source in enumerate(inputs)}
@@ -31,6 +33,25 @@ def callout(node: fx.Node) -> tuple[Callable[..., Any], dict[str, int]]:
     arguments += [f"{name}={_text(value, names, scope)}" for name, value in node.kwargs.items()]
     text = f"lambda {', '.join(names.values())}: op({', '.join(arguments)})"
     return eval(compile(text, f"<call-out {node.name}>", "eval"), scope), _dispatched(node)
+
+
+def effect_of(node: fx.Node) -> Any | None:
+    """The op that a node runs for its effect, in an order that tokens keep; None for any other node."""
+    return node.args[1] if getattr(node.target, "__name__", "") == "with_effects" else None
+
+
+def _with_token(node: fx.Node) -> Callable[..., Any]:
+    """The op by itself, since a program keeps its order, and an empty tensor as the token that goes."""
+    names = {source: f"x{position}" for position, source in enumerate(callout_inputs(node))}
+    scope: dict[str, Any] = {"op": node.args[1], "with_token": _and_token}
+    arguments = [_text(argument, names, scope) for argument in node.args[2:]]
+    arguments += [f"{name}={_text(value, names, scope)}" for name, value in node.kwargs.items()]
+    text = f"lambda {', '.join(names.values())}: with_token(op({', '.join(arguments)}))"
+    return eval(compile(text, f"<call-out {node.name}>", "eval"), scope)
+
+
+def _and_token(made: Any) -> tuple[Any, ...]:
+    return (torch.empty(0), *(made if isinstance(made, tuple) else (made,)))
 
 
 def _text(value: Any, names: dict[fx.Node, str], scope: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import bridge
 from bridge.backends.eager import Eager
 from bridge.ir.callout import callout, callout_inputs
 
@@ -88,3 +89,22 @@ def test_a_higher_order_op_brings_its_subgraph() -> None:
         expected = x.sin() if x.sum() > 0 else x.cos()
         torch.testing.assert_close(call(*values)[0], expected, rtol=0, atol=0)
     assert ops == {"aten.sin.default": 1, "aten.cos.default": 1}
+
+
+def test_an_op_with_an_effect_is_called_in_its_place() -> None:
+    """torch checks a factorisation by an op whose only effect is its error."""
+
+    def factor(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.cholesky(x).sum()
+
+    compiled = bridge.compile(factor)
+    x = torch.eye(3).mul(4).requires_grad_()
+    torch.testing.assert_close(compiled(x), factor(x))
+    (graph, *_) = bridge.inspect(compiled).graphs
+    assert [callout.ops for callout in graph.callouts if "check" in str(callout.ops)] == [
+        {"aten._linalg_check_errors.default": 1}
+    ]
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(-x)
+    assert not compiled.ledger.select(kind="higher-order op")
+    assert bridge.audit(lambda: compiled(x).backward()).ok

@@ -64,8 +64,9 @@ def samples(name: str, dtype: torch.dtype, count: int) -> Iterator[Sample]:
     chosen = [0, *sorted(random.Random(name).sample(others, min(count - 1, len(others))))] if found else []
     for index in chosen:
         yield _sample(f"sample {index}", info, found[index])
-    if chosen:
-        index = min(chosen, key=lambda i: (not _elements(found[i]), _elements(found[i])))
+    dense = [index for index in chosen if _is_dense(found[index])]
+    if dense:
+        index = min(dense, key=lambda i: (not _elements(found[i]), _elements(found[i])))
         yield _sample(f"sample {index} strided", info, found[index].noncontiguous())
 
 
@@ -78,9 +79,17 @@ def _sample(name: str, info: OpInfo, sample: SampleInput) -> Sample:
     return Sample(name, run, (sample.input, tuple(sample.args), dict(sample.kwargs)))
 
 
+def _is_dense(sample: SampleInput) -> bool:
+    return all(t.layout == torch.strided for t in _tensors(sample))
+
+
 def _elements(sample: SampleInput) -> int:
+    return sum(tensor.numel() for tensor in _tensors(sample))
+
+
+def _tensors(sample: SampleInput) -> list[torch.Tensor]:
     leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
-    return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:

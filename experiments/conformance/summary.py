@@ -16,8 +16,9 @@ from experiments.conformance.entry import CRASHED, NO_SAMPLE, NOT_CAPTURED, RAIS
 from experiments.conformance.samples import has_gradient
 
 GENERATED, WITH_LIBRARY, WITH_FALLBACK = "all generated", "generated with library", "with fallback"
+NOTHING = "nothing to compute"
 UNCAPTURED, UNSUPPORTED = "not captured", "no sample in eager"
-ORDER = (GENERATED, WITH_LIBRARY, WITH_FALLBACK, UNCAPTURED, UNSUPPORTED, WRONG, RAISED, CRASHED)
+ORDER = (GENERATED, WITH_LIBRARY, NOTHING, WITH_FALLBACK, UNCAPTURED, UNSUPPORTED, WRONG, RAISED, CRASHED)
 """How an entry can end, the best first. It ends as the worst of its samples does."""
 
 
@@ -57,7 +58,9 @@ def _verdict(records: Sequence[Record]) -> Verdict:
     ops = {way: sorted({p.op for p in records if isinstance(p, Placement) and p.way is way}) for way in Way}
     if ops[Way.FALLBACK]:
         return Verdict(WITH_FALLBACK, ", ".join(ops[Way.FALLBACK]))
-    return Verdict(WITH_LIBRARY if ops[Way.LIBRARY] else GENERATED, ", ".join(ops[Way.LIBRARY]))
+    if ops[Way.LIBRARY]:
+        return Verdict(WITH_LIBRARY, ", ".join(ops[Way.LIBRARY]))
+    return Verdict(GENERATED if ops[Way.GENERATED] else NOTHING, "")
 
 
 def print_summary(records: Sequence[Record], console: Console, names: Iterable[str], dtype: str) -> None:

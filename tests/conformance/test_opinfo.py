@@ -17,6 +17,7 @@ from experiments.conformance.run import forget, sweep
 from experiments.conformance.samples import ENTRIES, samples
 from experiments.conformance.summary import (
     GENERATED,
+    NOTHING,
     UNCAPTURED,
     WITH_FALLBACK,
     WITH_LIBRARY,
@@ -139,6 +140,7 @@ def test_verdict_is_that_of_the_worst_sample() -> None:
     wrong = Event(DeadEnd.MAINTENANCE, "sample 0", "output 0", WRONG, model="f")
     unended: list[Record] = [generated]
     assert not verdicts(unended)
+    assert verdicts([ended])["f"] == Verdict(NOTHING, "")
     assert verdicts([generated, ended])["f"] == Verdict(GENERATED, "")
     assert verdicts([generated, fallen, ended])["f"] == Verdict(WITH_FALLBACK, "aten.f")
     assert verdicts([generated, fallen, wrong, ended])["f"] == Verdict(WRONG, "sample 0: output 0")

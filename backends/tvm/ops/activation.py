@@ -30,6 +30,14 @@ def threshold_backward(grad_output, x, threshold):
     )
 
 
+@converts(aten.rrelu_with_noise_backward.default, promote=Promote.DEFAULT, symbolic=True)
+def rrelu_with_noise_backward(grad_output, x, noise, lower, upper, training, self_is_result):
+    """The noise is the slope that was drawn; outside of training the slope lies in the middle."""
+    if training and upper - lower > 1e-6:
+        return pointwise("rrelu_backward", lambda g, n: g * n, grad_output, noise)
+    return leaky_relu_backward(grad_output, x, (lower + upper) / 2, self_is_result)
+
+
 @converts(aten.leaky_relu.default, promote=Promote.DEFAULT, symbolic=True)
 def leaky_relu(x, negative_slope):
     return pointwise("leaky_relu", lambda v: tirx.Select(v > number(0, v), v, v * number(negative_slope, v)), x)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
 import torch
 
-from bridge.backends.tvm.compat import Expr, T, dtype_of, extent, number, relax, shape_of, tirx
+from bridge.backends.tvm.compat import Expr, dtype_of, number, shape_of, tirx
 from bridge.backends.tvm.kernels import loops, nest, pointwise, store
 from bridge.backends.tvm.ops.scatter import element_of
 from bridge.backends.tvm.table import Promote, converts
@@ -71,26 +71,24 @@ def fitted(x: Expr, order: int) -> tuple[Expr, Expr]:
     return made[0], made[1]
 
 
-def chebyshev(t: Expr, coefficients: numpy.ndarray) -> Expr:
+def chebyshev(t: Expr, coefficients: Sequence[float]) -> Expr:
     """The sum of the coefficients times the Chebyshev polynomials at t, by Clenshaw's recurrence."""
     shape, name = shape_of(t), dtype_of(t)
-    table = relax.const(coefficients.astype(name))
 
-    def body(out, last, v, c):
+    def body(out, last, v):
         def at(place):
             for i in range(2):
                 store(last, [i], number(0, name))
-            with T.serial(0, extent(len(coefficients))) as k:
-                step = number(2, name) * element_of(v, place) * last[0] - last[1] + c[extent(len(coefficients)) - 1 - k]
-                store(out, place, step)
-                with T.If(k < extent(len(coefficients) - 1)), T.Then():
-                    store(last, [1], last[0])
-                    store(last, [0], element_of(out, place))
-            store(out, place, element_of(out, place) - element_of(v, place) * last[0])
+            for coefficient in reversed(coefficients[1:]):
+                step = number(2, name) * element_of(v, place) * last[0] - last[1] + number(coefficient, name)
+                store(last, [2], step)
+                store(last, [1], last[0])
+                store(last, [0], last[2])
+            store(out, place, element_of(v, place) * last[0] - last[1] + number(coefficients[0], name))
 
         nest(shape, at)
 
-    return loops("chebyshev", [(shape, name), ([2], name)], body, t, table)[0]
+    return loops("chebyshev", [(shape, name), ([3], name)], body, t)[0]
 
 
 def without_growth(order: int, x: numpy.ndarray) -> numpy.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from bridge.backends.tvm.compat import Expr, R, dtype_of, shape_of
-from bridge.backends.tvm.kernels import binary, reduction, scalar
+from bridge.backends.tvm.kernels import binary, compute, reduction, scalar
 from bridge.backends.tvm.table import Accumulate, converts
 
 aten = torch.ops.aten
@@ -57,6 +57,26 @@ def addmv(x, mat, vec, beta, alpha):
 @converts(aten.dot.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def dot(x, tensor):
     return reduction("dot", "sum", [], shape_of(x), lambda at, over, a, b: a(*over) * b(*over), x, tensor)
+
+
+@converts(aten._trilinear.default, accumulate=Accumulate.OPMATH)
+def trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim):
+    """The products of three tensors, each without the dimensions that it is expanded over, summed over some."""
+    tensors = [i1, i2, i3]
+    missing = [list(dims) for dims in (expand1, expand2, expand3)]
+    rank = len(shape_of(i1)) + len(missing[0])
+    held = [[d for d in range(rank) if d not in dims] for dims in missing]
+    size = {d: n for dims, x in zip(held, tensors, strict=True) for d, n in zip(dims, shape_of(x), strict=True)}
+    kept = [d for d in range(rank) if d not in sumdim]
+
+    def element(at, over, *inputs):
+        place = dict(zip(kept, at, strict=True)) | dict(zip(sumdim, over, strict=True))
+        a, b, c = (v(*(place[d] for d in dims)) for v, dims in zip(inputs, held, strict=True))
+        return a * b * c
+
+    if not sumdim:
+        return compute("trilinear", [size[d] for d in kept], lambda at, *inputs: element(at, (), *inputs), *tensors)
+    return reduction("trilinear", "sum", [size[d] for d in kept], [size[d] for d in sumdim], element, *tensors)
 
 
 def product(a: Expr, b: Expr) -> Expr:

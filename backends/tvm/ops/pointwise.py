@@ -60,6 +60,13 @@ def only_rounding_of_floats(x, other, rounding_mode):
     """True division of integers would need another rule of promotion."""
     if rounding_mode is None and not any(holds_floats(v) for v in (x, other)):
         return "rounding_mode=None of integers"
+    return only_known_divisors_of_integers(x, other) if rounding_mode is not None else None
+
+
+def only_known_divisors_of_integers(x, other):
+    """Where an integer is divided by zero, torch raises and a processor ends the process."""
+    if isinstance(other, torch.Tensor) and not any(holds_floats(v) for v in (x, other)):
+        return "integers divided by a tensor, which may hold zeros"
 
 
 @converts(
@@ -71,20 +78,37 @@ def div_mode(x, other, rounding_mode):
     return floor_divide(x, other) if rounding_mode == "floor" else pointwise("trunc_divide", trunc_divided, x, other)
 
 
-@converts(aten.floor_divide.default, aten.floor_divide.Scalar, promote=Promote.DEFAULT, symbolic=True)
+@converts(
+    aten.floor_divide.default,
+    aten.floor_divide.Scalar,
+    promote=Promote.DEFAULT,
+    refuses=only_known_divisors_of_integers,
+    symbolic=True,
+)
 def floor_divide(x, other):
     return pointwise("floor_divide", floor_divided, x, other)
 
 
 @converts(
-    aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor, promote=Promote.DEFAULT, symbolic=True
+    aten.remainder.Tensor,
+    aten.remainder.Scalar,
+    aten.remainder.Scalar_Tensor,
+    promote=Promote.DEFAULT,
+    refuses=only_known_divisors_of_integers,
+    symbolic=True,
 )
 def remainder(x, other):
     """The result has the divisor's sign."""
     return pointwise("remainder", remainder_of, x, other)
 
 
-@converts(aten.fmod.Tensor, aten.fmod.Scalar, promote=Promote.DEFAULT, symbolic=True)
+@converts(
+    aten.fmod.Tensor,
+    aten.fmod.Scalar,
+    promote=Promote.DEFAULT,
+    refuses=only_known_divisors_of_integers,
+    symbolic=True,
+)
 def fmod(x, other):
     """The result has the dividend's sign."""
     return pointwise("fmod", fmod_of, x, other)

@@ -12,6 +12,7 @@ from bridge.backends.tvm.compat import (
     R,
     T,
     added,
+    broadcast_shape,
     const,
     dtype_of,
     extent,
@@ -25,7 +26,18 @@ from bridge.backends.tvm.compat import (
     tirx,
     torch_dtype,
 )
-from bridge.backends.tvm.kernels import binary, broadcast_index, cast, loops, named, nest, pointwise, scalar, store
+from bridge.backends.tvm.kernels import (
+    binary,
+    broadcast_index,
+    cast,
+    compute,
+    loops,
+    named,
+    nest,
+    pointwise,
+    scalar,
+    store,
+)
 from bridge.backends.tvm.ops.indexing import (
     Indexing,
     element_count,
@@ -99,6 +111,30 @@ def index_add(x, dim, index, source, alpha):
 @converts(aten.index_copy.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def index_copy(x, dim, index, source):
     return written_along(x, dim, index, source, lambda old, new: new)
+
+
+@converts(aten.index_reduce.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def index_reduce(x, dim, index, source, reduce, include_self):
+    """`scatter_reduce` with whole slices; a mean of integers is rounded towards zero."""
+    shape, name = shape_of(x), dtype_of(x)
+    if not include_self:
+        fill = compute("neutral", shape_of(source), lambda _: number(neutral(reduce, name), name))
+        x = written_along(x, dim, index, fill, lambda old, new: new)
+    if reduce != "mean":
+        return written_along(x, dim, index, source, REDUCES[reduce])
+    counts = R.full(shape, const(1 if include_self else 0, name), name)
+    ones = R.full(shape_of(source), const(1, name), name)
+    counts = written_along(counts, dim, index, ones, added)
+    return pointwise("mean", mean_of, written_along(x, dim, index, source, added), counts)
+
+
+@converts(aten.put.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def put(x, index, source, accumulate):
+    """At flat positions."""
+    shape = shape_of(x)
+    flat = reshaped(x, [numel(x)])
+    places, values = reshaped(index, [numel(index)]), reshaped(source, [numel(source)])
+    return reshaped(written(flat, 0, places, values, added if accumulate else lambda old, new: new), shape)
 
 
 def no_masks_but_for_one_value(indices, values):
@@ -257,8 +293,8 @@ def as_strided_scatter(x, src, size, stride, storage_offset):
 @converts(aten.masked_scatter.default)
 def masked_scatter(x, mask, source):
     """The next element of source for every True, in order."""
-    shape, flat = shape_of(x), reshaped(source, [numel(source)])
-    mask = R.broadcast_to(mask, shape)
+    shape, flat = broadcast_shape(shape_of(x), shape_of(mask)), reshaped(source, [numel(source)])
+    x, mask = R.broadcast_to(x, shape), R.broadcast_to(mask, shape)
 
     def body(out, taken, old, where, new):
         store(taken, [0], number(0, "int64"))

@@ -24,11 +24,12 @@ from bridge.backends.tvm.compat import (
     is_nan,
     reshaped,
     shape_of,
+    size_product,
     times,
     tirx,
     torch_dtype,
 )
-from bridge.backends.tvm.kernels import cast, loops, named, nest, reduction, store
+from bridge.backends.tvm.kernels import cast, compute, loops, named, nest, pointwise, reduced, reduction, store
 from bridge.backends.tvm.ops.view import piece
 from bridge.backends.tvm.table import Accumulate, converts
 from bridge.ir.shapes import positive
@@ -92,6 +93,28 @@ def kthvalue(x, k, dim, keepdim, *, sizes):
     return at_rank(values, dim, k - 1, sizes[0]), at_rank(positions, dim, k - 1, sizes[1])
 
 
+@converts(aten.median.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def median(x):
+    """The lower of two in the middle; NaN where there is one."""
+    return middle(reshaped(x, [size_product(shape_of(x))]), 0, False, [])[0]
+
+
+@converts(aten.nanmedian.default, accumulate=Accumulate.OPMATH, symbolic=True)
+def nanmedian(x):
+    return middle(reshaped(x, [size_product(shape_of(x))]), 0, True, [])[0]
+
+
+@converts(aten.median.dim, accumulate=Accumulate.OPMATH, symbolic=True)
+def median_dim(x, dim, keepdim, *, sizes):
+    return middle(x, dim, False, sizes[0])
+
+
+@converts(aten.nanmedian.dim, accumulate=Accumulate.OPMATH, symbolic=True)
+def nanmedian_dim(x, dim, keepdim, *, sizes):
+    """NaN does not count, unless there is nothing else."""
+    return middle(x, dim, True, sizes[0])
+
+
 @converts(aten.searchsorted.Tensor, symbolic=True)
 def searchsorted(sorted_sequence, x, out_int32, right):
     """How many elements of the sequence, or of its row, lie before each value; equal ones too if `right`."""
@@ -109,6 +132,30 @@ def bucketize(x, boundaries, out_int32, right):
         return counted(s(over[0]), v(*at), right, out_int32)
 
     return reduction("bucketize", "sum", shape_of(x), shape_of(boundaries), element, *alike(boundaries, x))
+
+
+def middle(x: Expr, dim: int, without_nan: bool, sizes: Sequence[Size]) -> tuple[Expr, Expr]:
+    """The value in the middle of a dimension, and where it is; the first NaN where one counts."""
+    shape = shape_of(x)
+    if not shape:
+        return pointwise("copy", lambda v: v, x), R.zeros([], "int64")
+    dim = positive(dim, len(shape))
+    values, positions = sorted_along(x, dim, False)
+    numbers = reduced("numbers", "sum", lambda v: tirx.Select(is_nan(v), extent(0), extent(1)), x, [dim], True)
+
+    def rank(count: Expr) -> Expr:
+        whole = count.equal(extent(shape[dim]))
+        last = tirx.max((count if without_nan else extent(shape[dim])) - 1, extent(0))
+        of_a_nan = count if not without_nan else extent(0)
+        return tirx.Select(tirx.Or(whole, tirx.And(without_nan, count > 0)), tirx.floordiv(last, 2), of_a_nan)
+
+    def element(at, v, count):
+        front, back = at[:dim], at[dim + 1 :]
+        return v(*front, rank(count(*front, extent(0), *back)), *back)
+
+    kept = [1 if d == dim else n for d, n in enumerate(shape)]
+    made = [compute("median", kept, element, of, numbers) for of in (values, positions)]
+    return reshaped(made[0], sizes), reshaped(made[1], sizes)
 
 
 def alike(a: Expr, b: Expr) -> tuple[Expr, Expr]:

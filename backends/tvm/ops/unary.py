@@ -136,6 +136,22 @@ def sign(x):
     return pointwise("sign", element, x)
 
 
+@converts(aten.signbit.default, symbolic=True)
+def signbit(x):
+    """Of -0 and of a NaN with the sign too."""
+    name = dtype_of(x)
+    if name in ("bool", "uint8"):
+        return pointwise("signbit", lambda v: number(False, "bool"), x)
+
+    def element(v):
+        if not is_float(v):
+            return v < number(0, v)
+        one = number(1, wide(v))
+        return c_function("copysign", one, wide(v)) < number(0, one)
+
+    return pointwise("signbit", element, x)
+
+
 @converts(aten.floor.default, promote=Promote.DEFAULT, symbolic=True)
 def floor(x):
     return rounded(tirx.floor, x)

@@ -82,7 +82,7 @@ def slice_(x, dim, start, end, step, *, sizes):
     return piece(x, dim, begin, sizes[dim], step)
 
 
-@converts(aten.narrow.default, symbolic=True)
+@converts(aten.narrow.default, aten.narrow_copy.default, symbolic=True)
 def narrow(x, dim, start, length):
     dim = positive(dim, len(shape_of(x)))
     return piece(x, dim, clamped(start, shape_of(x)[dim]), length)
@@ -115,7 +115,7 @@ def split(x, split_size, dim, *, sizes):
     return split_with_sizes(x, [shape[dim] for shape in sizes], dim)
 
 
-@converts(aten.unbind.int)
+@converts(aten.unbind.int, aten.unbind_copy.int)
 def unbind(x, dim, *, sizes):
     dim = positive(dim, len(shape_of(x)))
     return tuple(reshaped(piece(x, dim, i, 1), shape) for i, shape in enumerate(sizes))

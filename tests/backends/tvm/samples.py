@@ -87,6 +87,12 @@ RELATED: dict[OpOverload, tuple[str, ...]] = {
     aten.linalg_solve_triangular.default: ("linalg.solve_triangular",),
     aten.embedding_dense_backward.default: ("nn.functional.embedding",),
     aten._linalg_det.default: ("linalg.det",),
+    aten._cdist_forward.default: ("cdist",),
+    aten._cdist_backward.default: ("cdist",),
+    aten._pdist_forward.default: ("nn.functional.pdist",),
+    aten._pdist_backward.default: ("nn.functional.pdist",),
+    aten._trilinear.default: ("nn.functional.bilinear",),
+    aten.rrelu_with_noise_backward.default: ("nn.functional.rrelu",),
     aten._linalg_slogdet.default: ("linalg.slogdet",),
     aten._linalg_solve_ex.default: ("linalg.solve",),
 }  # fmt: skip
@@ -123,6 +129,13 @@ def attention_gradient() -> Arguments:
 
 
 OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
+    aten._cdist_backward.default: lambda: [
+        (randn(0, 3, 4), randn(1, 3, 5), randn(0, 4, 5), 3.0, randn(0, 3, 4)),
+        (randn(2, 3, 4), randn(2, 3, 5), randn(1, 4, 5), 3.0, torch.rand(2, 3, 4) + 1),
+    ],
+    aten.index_reduce.default: lambda: [
+        (randn(4, 3), 0, tensor([0, 2, 0]), randn(3, 3), how) for how in ("amax", "mean", "prod")
+    ],
     aten.std.correction: lambda: [(randn(3, 5) * 1e25, [1]), (randn(3, 5) * 1e-25,)],
     aten.linalg_vector_norm.default: lambda: [(tensor([1e30, -2.0]), 4, [0]), (tensor([[1e30], [-2.0]]), 4, [1])],
     aten._convert_indices_from_coo_to_csr.default: lambda: [
@@ -195,6 +208,7 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
 """Arguments for the others."""
 
 KEYWORDS: dict[OpOverload, list[dict[str, Any]]] = {
+    aten.index_reduce.default: [{"include_self": False}],
     prims.iota.default: [
         {"start": 2, "step": 3, "dtype": torch.int32, "device": torch.device("cpu"), "requires_grad": False},
     ],

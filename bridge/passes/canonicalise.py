@@ -78,7 +78,7 @@ def split_dropout(graph: fx.Graph, node: fx.Node) -> None:
     if train is False or order is None or any(user.target is not operator.getitem for user in node.users):
         return
     with graph.inserting_before(node):
-        drawn = _draw(graph, node, order, 1.0 - float(p))  # type: ignore[arg-type]
+        drawn = _none_kept(graph, node) if p == 1 else _draw(graph, node, order, 1.0 - float(p))  # type: ignore[arg-type]
         if 1 in picks:
             picks[1].replace_all_uses_with(drawn)
         if 0 in picks:
@@ -101,6 +101,11 @@ def _draw(graph: fx.Graph, node: fx.Node, order: list[int], probability: float) 
     mask = _new(graph, node, aten.bernoulli.p, (empty, probability))
     back = [order.index(dim) for dim in range(len(order))]
     return _new(graph, node, aten.permute.default, (mask, back)) if permuted else mask
+
+
+def _none_kept(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """Where everything is dropped, ATen draws no numbers."""
+    return _new(graph, node, aten.zeros_like.default, (node.args[0],), {"dtype": torch.bool})
 
 
 def memory_order(tensor: torch.Tensor) -> list[int] | None:

@@ -168,3 +168,19 @@ def test_a_view_by_strides_is_taken_of_the_memory() -> None:
     compiled = bridge.compile(windows)
     assert torch.equal(compiled(x), windows(x))
     assert not [event for event in compiled.ledger if "as_strided" in event.op]
+
+
+def test_dropping_everything_draws_nothing() -> None:
+    def dropped(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(x, 1.0) + torch.nn.functional.dropout(x, 0.5)
+
+    compiled, states, results = bridge.compile(dropped), [], []
+    for function in (dropped, compiled):
+        torch.manual_seed(0)
+        x = torch.tensor([[1.0, float("nan")], [2.0, 3.0]], requires_grad=True)
+        y = function(x)
+        y.nansum().backward()
+        results.append((y, x.grad))
+        states.append(torch.get_rng_state())
+    torch.testing.assert_close(results[1], results[0], rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(*states)

@@ -17,7 +17,8 @@ from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Value
 from bridge.backends.tvm.scalar import Load, Position, walk
 from bridge.backends.tvm.schedule.axes import laid_out
-from bridge.backends.tvm.schedule.emit import Code, Emitter, constant, int64, lanes_of, span, typed
+from bridge.backends.tvm.schedule.emit import Code, Emitter, constant, int64, span
+from bridge.backends.tvm.schedule.integers import WRAPS, lanes_of, typed, wrapped
 from bridge.backends.tvm.schedule.keep import kept, place_in_row
 from bridge.backends.tvm.schedule.nest import Nest, Reduction, nest_of
 from bridge.backends.tvm.schedule.tile import tiled
@@ -303,10 +304,10 @@ def neutral_of(reduction: Reduction) -> Any:
 
 def combined(how: str, a: Any, b: Any) -> Any:
     """Two partial results as one. As in torch, a NaN is the largest and the smallest number."""
-    if how == "sum":
-        return a + b
-    if how == "prod":
-        return a * b
+    if how in ("sum", "prod"):
+        name = "Add" if how == "sum" else "Mul"
+        whole = str(a.ty.dtype).split("x")[0] in WRAPS
+        return wrapped(name, a, b) if whole else getattr(tirx, name)(a, b)
     if how == "any":
         return tirx.Or(a, b)
     if how == "all":

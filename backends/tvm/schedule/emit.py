@@ -25,6 +25,15 @@ from bridge.backends.tvm.scalar import (
     walk,
 )
 from bridge.backends.tvm.schedule.functions import written
+from bridge.backends.tvm.schedule.integers import (
+    WRAPS,
+    cast,
+    floor_division,
+    floor_remainder,
+    lanes_of,
+    typed,
+    wrapped,
+)
 from bridge.backends.tvm.schedule.keep import Kept
 from bridge.backends.tvm.schedule.vector import Lanes
 
@@ -327,44 +336,9 @@ class Emitter:
         return cast(self.scalar(atom.scalar), "int64")
 
 
-def floor_division(a: Any, b: Any) -> Any:
-    """floor(a / b) of integers. TVM's own is written with a branch, which lanes cannot take."""
-    if lanes_of(a) == 1:
-        return tirx.FloorDiv(a, b)
-    quotient = tirx.Div(a, b)
-    rest = a - quotient * b
-    zero, one = (tirx.Broadcast(tirx.IntImm(str(a.ty.dtype).split("x")[0], v), lanes_of(a)) for v in (0, 1))
-    away = tirx.Or(tirx.And(rest < zero, b > zero), tirx.And(rest > zero, b < zero))
-    return quotient - tirx.Select(away, one, zero)
-
-
-def floor_remainder(a: Any, b: Any) -> Any:
-    """a - b * floor(a / b) of integers."""
-    return tirx.FloorMod(a, b) if lanes_of(a) == 1 else a - floor_division(a, b) * b
-
-
-def lanes_of(expr: Any) -> int:
-    """How many elements an expression holds. The name of a C function holds none, and is as good as one."""
-    if isinstance(expr, ir.StringImm):
-        return 1
-    text = str(expr.ty.dtype)
-    return int(text.rsplit("x", 1)[1]) if "x" in text else 1
-
-
 def span(start: Any, width: int) -> Any:
     """The positions from `start` on, as many as there are lanes."""
     return tirx.Ramp(start, int64(1), width) if width > 1 else start
-
-
-def typed(dtype: str, lanes: int) -> str:
-    """TVM's name of a type in lanes."""
-    return dtype if lanes == 1 else f"{dtype}x{lanes}"
-
-
-def cast(expr: Any, dtype: str) -> Any:
-    """The expression in another element type."""
-    wanted = typed(dtype, lanes_of(expr))
-    return expr if str(expr.ty.dtype) == wanted else tirx.Cast(wanted, expr)
 
 
 def constant(value: Any, dtype: str) -> Any:
@@ -386,6 +360,8 @@ def operation(node: Operation, arguments: list[Any], bind: Callable[[Any], Any])
     own = written(node.name, node.dtype, arguments, bind)
     if own is not None:
         return own
+    if node.dtype in WRAPS and node.name in ("Add", "Sub", "Mul"):
+        return wrapped(node.name, *arguments)
     if node.name in ("FloorDiv", "FloorMod") and node.dtype.startswith(("int", "uint")):
         return (floor_division if node.name == "FloorDiv" else floor_remainder)(*arguments)
     if "." in node.name:

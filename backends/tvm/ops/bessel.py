@@ -99,11 +99,9 @@ def without_growth(order: int, x: numpy.ndarray) -> numpy.ndarray:
     return values.sum(axis=1) / (len(angles) - 1)
 
 
-def fit(function: Callable[[Any], Any]) -> numpy.ndarray:
+def fit(function: Callable[[Any], Any]) -> list[float]:
     """The coefficients of the Chebyshev series of a function on [-1, 1]."""
-    interpolate: Any = numpy.polynomial.chebyshev.chebinterpolate
-    coefficients = interpolate(function, TERMS - 1)
-    return coefficients
+    return numpy.polynomial.chebyshev.chebinterpolate(function, TERMS - 1).tolist()
 
 
 SERIES = tuple(

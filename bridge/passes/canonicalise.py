@@ -104,7 +104,7 @@ def _draw(graph: fx.Graph, node: fx.Node, order: list[int], probability: float) 
 
 
 def _none_kept(graph: fx.Graph, node: fx.Node) -> fx.Node:
-    """Where everything is dropped, ATen draws no numbers."""
+    """Where everything is dropped, `dropout` draws no numbers; only `native_dropout`, which nobody calls, would."""
     return _new(graph, node, aten.zeros_like.default, (node.args[0],), {"dtype": torch.bool})
 
 

@@ -51,7 +51,7 @@ LAYOUTS: dict[str, Callable[[], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_dropout_draws_what_eager_draws(layout: str, p: float, dtype: torch.dtype) -> None:
     def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:

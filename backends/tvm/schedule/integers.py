@@ -10,7 +10,7 @@ from typing import Any
 from tvm import ir, tirx
 
 WRAPS = ("int32",)
-"""Types of which LLVM is told that they do not overflow, and that can be computed in a wider one. In torch they wrap."""
+"""Types of which LLVM is told that they do not overflow, and that a wider one holds. In torch they wrap around."""
 
 
 def wrapped(name: str, a: Any, b: Any) -> Any:

@@ -39,12 +39,17 @@ aten = torch.ops.aten
 
 @converts(aten.cumsum.default, accumulate=Accumulate.RESULT, symbolic=True)
 def cumsum(x, dim, dtype):
-    return running("cumsum", x, dim, added)
+    return running("cumsum", x, dim, added, wider(dtype_of(x)))
 
 
 @converts(aten.cumprod.default, accumulate=Accumulate.RESULT, symbolic=True)
 def cumprod(x, dim, dtype):
-    return running("cumprod", x, dim, times)
+    return running("cumprod", x, dim, times, wider(dtype_of(x)))
+
+
+def wider(name: str) -> str:
+    """The type in which ATen keeps what runs along a dimension on a CPU."""
+    return "float64" if name == "float32" else name
 
 
 @converts(aten.logcumsumexp.default, accumulate=Accumulate.OPMATH, symbolic=True)
@@ -171,9 +176,9 @@ def counted(bound_: Expr, value: Expr, right: bool, as_int32: bool) -> Expr:
     return tirx.Select(before, one - one, one)
 
 
-def running(name: str, x: Expr, dim: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
-    """Each element combined with all before it."""
-    shape = shape_of(x)
+def running(name: str, x: Expr, dim: int, combine: Callable[[Expr, Expr], Expr], kept: str = "") -> Expr:
+    """Each element combined with all before it, kept in a type of its own if one is given."""
+    shape, kept = shape_of(x), kept or dtype_of(x)
     if not shape:
         return bound(x)
     dim = positive(dim, len(shape))
@@ -182,12 +187,12 @@ def running(name: str, x: Expr, dim: int, combine: Callable[[Expr, Expr], Expr])
         def at(place):
             with T.serial(0, extent(shape[dim])) as i:
                 here, before = inserted(place, dim, i), inserted(place, dim, tirx.max(i - 1, extent(0)))
-                new = v[tuple(here)]
+                new = v[tuple(here)].astype(kept)
                 store(out, here, tirx.Select(i > 0, combine(out[tuple(before)], new), new))
 
         nest(without(shape, dim), at)
 
-    return loops(name, [(shape, dtype_of(x))], body, x)[0]
+    return loops(name, [(shape, kept)], body, x)[0]
 
 
 def running_extreme(name: str, x: Expr, dim: int, wins: Callable[[Expr, Expr], Expr]) -> tuple[Expr, Expr]:

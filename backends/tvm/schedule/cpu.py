@@ -1,7 +1,7 @@
 """Schedule a kernel for a CPU: rows in parallel, one axis in vector lanes, sums in blocks.
 
-A sum of many terms is kept in partial sums of a few hundred each, in an order that depends on the sizes alone, so that
-a result is as exact as torch's and the same for any number of threads.
+A sum of many terms is made of partial sums of a few hundred each, which are added up in float64, in an order that
+depends on the sizes alone, so that a result is as exact as torch's and the same for any number of threads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bridge.backends.tvm.loops import Value
 from bridge.backends.tvm.scalar import Load, Position, walk
 from bridge.backends.tvm.schedule.axes import laid_out
 from bridge.backends.tvm.schedule.emit import Code, Emitter, constant, int64, span
-from bridge.backends.tvm.schedule.integers import WRAPS, lanes_of, typed, wrapped
+from bridge.backends.tvm.schedule.integers import WRAPS, cast, lanes_of, typed, wrapped
 from bridge.backends.tvm.schedule.keep import kept, place_in_row
 from bridge.backends.tvm.schedule.nest import Nest, Reduction, nest_of
 from bridge.backends.tvm.schedule.tile import tiled
@@ -157,7 +157,8 @@ class _Writer:
 
     def _pass(self, reductions: Sequence[Reduction], stores: Sequence[Any]) -> None:
         """One walk over the columns for the reductions of a level, and the results that are ready by then."""
-        sums = [_Sum(self._code, self._emit, r, self._lanes_in_columns()) for r in reductions]
+        is_long = self._is_long()
+        sums = [_Sum(self._code, self._emit, r, self._lanes_in_columns(), is_long) for r in reductions]
         blocked = _Blocks(self._code, sums)
 
         def body() -> None:
@@ -170,6 +171,11 @@ class _Writer:
         self._columns(list(self._nest.cols), body, blocked)
         for total in sums:
             self._emit.reduced[total.reduction.value] = total.result()
+
+    def _is_long(self) -> bool:
+        """Whether a lane takes in more terms than one sum should have."""
+        terms = product(a.extent for a in self._nest.cols).constant
+        return terms is None or terms > BLOCK * self._lanes_in_columns()
 
     def _lanes_in_columns(self) -> int:
         return self._lanes.count if self._lanes.axis in self._nest.cols else 1
@@ -200,7 +206,7 @@ class _Writer:
         else:
             rest, start = trips, Index({})
         if rest != 0:
-            with self._code.loop(self._extent(rest)) as inner:
+            with blocked.partial(), self._code.loop(self._extent(rest)) as inner:
                 self._step(axis, (self._extent(start) + inner) * int64(count), count, body)
             self._emit.width = before
         left = axis.extent % count
@@ -222,21 +228,27 @@ class _Writer:
 
 
 class _Sum:
-    """The accumulators of one reduction: one in lanes where the columns run in lanes, one for single elements."""
+    """The accumulators of one reduction: one in lanes where the columns run in lanes, one for single elements.
 
-    def __init__(self, code: Code, emit: Emitter, reduction: Reduction, lanes: int) -> None:
+    A long sum of float32 is kept in float64, into which partial sums in float32 go.
+    """
+
+    def __init__(self, code: Code, emit: Emitter, reduction: Reduction, lanes: int, is_long: bool) -> None:
         self.reduction = reduction
         self._code, self._emit, self._lanes = code, emit, lanes
-        dtype = reduction.value.dtype
+        self._dtype = reduction.value.dtype
+        self.has_parts = is_long and reduction.combine == "sum" and "float" in self._dtype
+        self._kept = "float64" if self.has_parts and self._dtype == "float32" else self._dtype
         self._rows = emit.width
-        self.single = [code.local(dtype, self._rows)]
-        self.wide = [code.local(dtype, lanes)] if lanes > 1 else []
+        self.single = [code.local(self._kept, self._rows)]
+        self.wide = [code.local(self._kept, lanes)] if lanes > 1 else []
         self.clear()
 
     def clear(self) -> None:
         neutral = neutral_of(self.reduction)
+        dtype = self._kept if len(self.single) == 1 else self._dtype
         for buffer, lanes in self._each():
-            self._put(buffer, lanes, self._emit.wide(neutral, lanes))
+            self._put(buffer, lanes, self._emit.wide(cast(neutral, dtype), lanes))
 
     def _each(self) -> list[tuple[Any, int]]:
         return [(self.single[-1], self._rows), *((w, self._lanes) for w in self.wide[-1:])]
@@ -252,7 +264,8 @@ class _Sum:
         body = self._emit.scalar(self.reduction.body)
         in_lanes = self._lanes > 1 and self._emit.width > 1
         buffer, lanes = (self.wide[-1], self._lanes) if in_lanes else (self.single[-1], self._rows)
-        self._put(buffer, lanes, self._combined(self._get(buffer, lanes), self._emit.wide(body, lanes)))
+        term = cast(self._emit.wide(body, lanes), self._kept if len(self.single) == 1 else self._dtype)
+        self._put(buffer, lanes, self._combined(self._get(buffer, lanes), term))
 
     def open(self) -> None:
         """Start partial accumulators."""
@@ -265,7 +278,8 @@ class _Sum:
         """Add the partial accumulators to the whole."""
         for (buffer, lanes), kind in zip(self._each(), (self.single, self.wide), strict=False):
             outer = kind[-2]
-            self._put(outer, lanes, self._combined(self._get(outer, lanes), self._get(buffer, lanes)))
+            part = cast(self._get(buffer, lanes), self._kept)
+            self._put(outer, lanes, self._combined(self._get(outer, lanes), part))
         self.single.pop()
         if self.wide:
             self.wide.pop()
@@ -281,7 +295,7 @@ class _Sum:
                 high = tirx.BufferLoad(self.wide[0], [span(int64(half), half)])
                 self._code.add(tirx.BufferStore(self.wide[0], self._combined(low, high), [span(int64(0), half)]))
             total = self._combined(total, tirx.BufferLoad(self.wide[0], [int64(0)]))
-        return self._emit.bind(total, self._code.depth)
+        return self._emit.bind(cast(total, self._dtype), self._code.depth)
 
     def _combined(self, a: Any, b: Any) -> Any:
         return combined(self.reduction.combine, self._bound(a), self._bound(b))
@@ -328,7 +342,7 @@ class _Blocks:
 
     def __init__(self, code: Code, sums: Sequence[_Sum]) -> None:
         self._code = code
-        self._sums = [s for s in sums if s.reduction.combine == "sum" and "float" in s.reduction.value.dtype]
+        self._sums = [s for s in sums if s.has_parts]
 
     @contextmanager
     def partial(self):

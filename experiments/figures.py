@@ -104,6 +104,19 @@ def corpus(library: bool) -> Callable[[Path, LedgerFile], list[Line]]:
     return make
 
 
+def conformance(file: Path, held: LedgerFile) -> list[Line]:
+    from experiments.conformance.summary import CRASHED, GENERATED, NOTHING, RAISED, WITH_FALLBACK, WITH_LIBRARY, WRONG
+    from experiments.conformance.summary import verdicts as ends
+
+    ended = [verdict.verdict for verdict in ends(held.records).values()]
+    wrong = sum(verdict in (WRONG, RAISED, CRASHED) for verdict in ended)
+    without = sum(verdict in (GENERATED, WITH_LIBRARY, NOTHING) for verdict in ended)
+    captured = without + sum(verdict == WITH_FALLBACK for verdict in ended)
+    told = f"{wrong} wrong; {without} of {captured} captured ones without any fallback"
+    command = "python -m experiments.conformance.run"
+    return [Line(f"torch's own OpInfo samples in float32, {len(ended)} entries", told, file, command)]
+
+
 def benchmark(file: Path, held: LedgerFile) -> list[Line]:
     command = "python -m experiments.benchmark.run"
     lines = []
@@ -136,6 +149,7 @@ SOURCES: dict[Path, Callable[[Path, LedgerFile], list[Line]]] = {
     EXPERIMENTS / "demo" / "results" / "ledger.jsonl": demo,
     EXPERIMENTS / "coverage" / "results" / "corpus.jsonl.gz": corpus(True),
     EXPERIMENTS / "coverage" / "results" / "corpus_generated.jsonl.gz": corpus(False),
+    EXPERIMENTS / "conformance" / "results" / "opinfo_float32.jsonl": conformance,
     EXPERIMENTS / "benchmark" / "results" / "benchmark.jsonl": benchmark,
     EXPERIMENTS / "host_overhead" / "results" / "host_overhead.jsonl": host_overhead,
 }

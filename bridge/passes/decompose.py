@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from bridge.passes.bags import BAGS
+
 aten = torch.ops.aten
 
 KEPT_WHOLE: tuple[OpOverload, ...] = (
@@ -36,6 +38,7 @@ KEPT_WHOLE: tuple[OpOverload, ...] = (
 
 @functools.cache
 def decompositions() -> dict[OpOverload, Callable[..., Any]]:
-    """Core ATen's table without what is kept whole. Kept, since torch takes a fifth of a second to write it out."""
+    """Core ATen's table without what is kept whole, and our own. Kept: torch takes a fifth of a second to write it."""
     table = torch.export.default_decompositions()
-    return {op: how for op, how in table.items() if isinstance(op, OpOverload) and op not in KEPT_WHOLE}
+    kept = {op: how for op, how in table.items() if isinstance(op, OpOverload) and op not in KEPT_WHOLE}
+    return {**kept, **BAGS}

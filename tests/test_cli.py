@@ -77,7 +77,8 @@ def test_ops_lists_every_row() -> None:
     assert done.returncode == 0, done.stderr
     listed = set(done.stdout.split())
     assert not [str(op) for op in table() if str(op) not in listed]
-    assert f"{len(table())} overloads" in done.stdout
+    own = [op for op in table() if op.namespace in ("aten", "prims")]
+    assert f"{len(own)} overloads" in done.stdout
 
 
 def test_doctor_compiles_a_kernel() -> None:

@@ -80,7 +80,9 @@ _rows: dict[OpOverload, Conversion] = {}
 TABLE = MappingProxyType(_rows)
 """Every row by its overload. Filled when `bridge.backends.tvm.ops` is imported; `table()` sees to that."""
 
-_awaited: dict[str, tuple[Callable[..., Any], Mapping[str, Any], str]] = {}
+awaited: dict[str, tuple[Callable[..., Any], Mapping[str, Any], str]] = {}
+
+"""Rows for ops of libraries that are not imported yet, by name: the function, its rules, and where it stands."""
 
 missing: list[str] = []
 """Overloads that a row was written for and that this torch does not have."""
@@ -135,7 +137,7 @@ def converts_when_there(name: str, **rules: Any) -> Callable[[Callable[..., Any]
     module = caller.f_back.f_globals["__name__"] if caller and caller.f_back else ""
 
     def enter(fn: Callable[..., Any]) -> Callable[..., Any]:
-        _awaited[name] = (fn, rules, f"{module.removeprefix('bridge.backends.tvm.')}.{fn.__name__}")
+        awaited[name] = (fn, rules, f"{module.removeprefix('bridge.backends.tvm.')}.{fn.__name__}")
         return fn
 
     return enter
@@ -168,9 +170,9 @@ def table() -> MappingProxyType[OpOverload, Conversion]:
     """The filled table. Imports TVM the first time; raises TvmUnavailable if that fails."""
     import bridge.backends.tvm.ops  # noqa: F401
 
-    for name in list(_awaited):
+    for name in list(awaited):
         op = overload_of(name)
         if op is not None:
-            fn, rules, place = _awaited.pop(name)
+            fn, rules, place = awaited.pop(name)
             _enter(op, fn, place, **rules)
     return TABLE

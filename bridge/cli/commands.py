@@ -84,7 +84,7 @@ def cache(clear: Annotated[bool, typer.Option("--clear", help="Remove what it ho
 def ops() -> None:
     """List every ATen overload that TVM takes, where its row stands, and what the row does not take."""
     from bridge.backends.tvm.refuse import NEUTRAL
-    from bridge.backends.tvm.table import missing, table
+    from bridge.backends.tvm.table import awaited, missing, table
     from bridge.ir.schema import defaults
 
     listing = Table("op", "row", "symbolic sizes", "arguments it refuses", "and")
@@ -94,6 +94,8 @@ def ops() -> None:
         listing.add_row(str(row.op), row.place, "yes" if row.symbolic else "no", ", ".join(unnamed), rule)
     console.print(listing)
     console.print(f"{len(table())} overloads")
+    if awaited:
+        console.print(f"with a row, once their library is imported: {' '.join(awaited)}", soft_wrap=True)
     if missing:
         console.print(f"with a row, but not in this torch: {', '.join(missing)}")
 

@@ -338,7 +338,7 @@ def triangle(x: Expr, kept: Callable[[Expr, Expr], Expr]) -> Expr:
     return compute("triangle", shape_of(x), element, x)
 
 
-@converts(aten._convert_indices_from_coo_to_csr.default)
+@converts(aten._convert_indices_from_coo_to_csr.default, symbolic=True)
 def csr_from_coo(x, size, out_int32, *, sizes):
     """For each row, and for the end, how many of the sorted row numbers are below it."""
     name = "int32" if out_int32 else "int64"

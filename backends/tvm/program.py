@@ -202,7 +202,7 @@ class _Writer:
         if name in self._known or node.op == "get_attr" or node.name in self._built.constants:
             return name
         if not is_view(node):
-            if isinstance(node.args[0], fx.Node) and not callable(getattr(node.target, "_schema", None)):
+            if is_pick(node):
                 return self._picked(node)
             raise KeyError(f"{node.name} was never computed")
         return self._view(node)

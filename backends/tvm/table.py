@@ -153,9 +153,13 @@ def schema_names(fn: Callable[..., Any]) -> list[str]:
     return ["self" if name == "x" else name for name in inspect.signature(fn).parameters]
 
 
-def present(*names: str) -> list[OpOverload]:
-    """The overloads of these names ("aten.rms_norm.default") that this torch has; the others are kept in `missing`."""
+def present(*names: str, having: str = "") -> list[OpOverload]:
+    """The overloads of these names ("aten.rms_norm.default") that this torch has; the others are kept in `missing`.
+
+    having: an argument that they have to have, where another torch calls it otherwise.
+    """
     found = {name: overload_of(name) for name in names}
+    found = {name: op if op and (not having or having in defaults(op)) else None for name, op in found.items()}
     missing.extend(name for name, op in found.items() if op is None)
     return [op for op in found.values() if op is not None]
 

@@ -10,7 +10,7 @@ import torch
 from bridge.backends.tvm.compat import Expr, R, Size, dtype_of, extent, number, power, reshaped, shape_of, tirx
 from bridge.backends.tvm.kernels import compute, pointwise, reduction
 from bridge.backends.tvm.ops.indexing import element_count
-from bridge.backends.tvm.table import Accumulate, Promote, converts
+from bridge.backends.tvm.table import Accumulate, Promote, converts, present
 
 aten = torch.ops.aten
 
@@ -35,7 +35,7 @@ def cdist(x1, x2, p, compute_mode, *, sizes):
     return normed("cdist", p, sizes, [width], element, x1, x2)
 
 
-@converts(aten._cdist_backward.default, accumulate=Accumulate.OPMATH)
+@converts(*present("aten._cdist_backward.default", having="grad_output"), accumulate=Accumulate.OPMATH)
 def cdist_backward(grad_output, x1, x2, p, cdist, *, sizes):
     """The gradient of the first of the two. Where there is nothing to compare with, tensors are not broadcast."""
     if 0 in shape_of(grad_output):
@@ -61,7 +61,7 @@ def pdist(x, p, *, sizes):
     return normed("pdist", p, sizes, [width], element, x)
 
 
-@converts(aten._pdist_backward.default, accumulate=Accumulate.OPMATH)
+@converts(*present("aten._pdist_backward.default", having="grad_output"), accumulate=Accumulate.OPMATH)
 def pdist_backward(grad_output, x, p, pdist, *, sizes):
     rows = sizes[0]
 

@@ -17,6 +17,7 @@ import torch
 from torch._ops import OpOverload
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promote
 
+from bridge.ir.rows import schema_names
 from bridge.ir.schema import defaults, numeric
 
 __all__ = [
@@ -146,11 +147,6 @@ def converts_when_there(name: str, **rules: Any) -> Callable[[Callable[..., Any]
 def promoted(op: OpOverload) -> tuple[str, ...]:
     """The arguments that take part in type promotion where a row says nothing else."""
     return tuple(n for n, kind in numeric(op).items() if kind == "Tensor" or n in STANDS_FOR_A_TENSOR)
-
-
-def schema_names(fn: Callable[..., Any]) -> list[str]:
-    """The parameters of a function by schema name."""
-    return ["self" if name == "x" else name for name in inspect.signature(fn).parameters]
 
 
 def present(*names: str, having: str = "") -> list[OpOverload]:

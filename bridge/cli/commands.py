@@ -83,8 +83,8 @@ def cache(clear: Annotated[bool, typer.Option("--clear", help="Remove what it ho
 @app.command()
 def ops() -> None:
     """List every ATen overload that TVM takes, where its row stands, and what the row does not take."""
-    from bridge.backends.tvm.refuse import NEUTRAL
     from bridge.backends.tvm.table import awaited, missing, table
+    from bridge.ir.rows import NEUTRAL
     from bridge.ir.schema import defaults
 
     listing = Table("op", "row", "symbolic sizes", "arguments it refuses", "and")

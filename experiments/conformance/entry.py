@@ -14,10 +14,10 @@ from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_leaves, tree_map
 
 import bridge
+from bridge.conformance.elements import differing
 from bridge.ledger import DeadEnd, Event, Measure, Placement, Record, Way
 from experiments.conformance.samples import Sample, samples
 from experiments.coverage.exact import Draws, in_float64, widened
-from experiments.elements import differing
 
 WRONG, RAISED, CRASHED, NOT_CAPTURED, NO_SAMPLE = "wrong result", "raised", "crashed", "uncaptured", "no sample"
 """Kinds of the events that say what became of an entry."""

@@ -34,8 +34,9 @@ PRIVATE_NAMES: tuple[str, ...] = (
     "torch.utils.hooks.RemovableHandle.next_id",
     "torch._C._current_autograd_node",
     "torch._decomp.decompositions._rnn_helper",
+    "torch.testing._internal.common_methods_invocations.op_db",
 )
-"""Everything private that the frontend and the audit import or call, for a probe to look for."""
+"""Everything private that the frontend, the audit and conformance import or call, for a probe to look for."""
 
 
 FAULTS = (InternalTorchDynamoError, IndexError, AssertionError)

@@ -13,15 +13,15 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from bridge.backends.tvm.refuse import refusal
 from bridge.backends.tvm.table import table
+from bridge.conformance.agreement import disagreement
+from bridge.conformance.calls import Call, calls_of
+from bridge.conformance.together import Together
+from bridge.conformance.variants import layouts, only_one_kind, specials, variants
 from bridge.ir.joint import Graph, Phase, Role
 from bridge.ir.shapes import symbols_of
 from bridge.ledger import Ledger
 from bridge.options import Options
 from bridge.pipeline import compile_graph
-from tests.backends.tvm.agreement import disagreement
-from tests.backends.tvm.calls import Call, calls_of
-from tests.backends.tvm.together import Together
-from tests.backends.tvm.variants import layouts, only_one_kind, specials, variants
 
 aten = torch.ops.aten
 

@@ -12,10 +12,10 @@ from bridge.backends.tvm import table as tables
 from bridge.backends.tvm.ops import pointwise
 from bridge.backends.tvm.refuse import refusal
 from bridge.backends.tvm.table import Conversion, converts, missing, present, promoted, table
+from bridge.conformance.calls import Call
+from bridge.conformance.together import Together
 from bridge.ir.backend import Refusal
 from bridge.ledger import DeadEnd
-from tests.backends.tvm.calls import Call
-from tests.backends.tvm.together import Together
 
 aten = torch.ops.aten
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
+from bridge.conformance.calls import Call
+from bridge.conformance.elements import differing
+from bridge.conformance.variants import strided
 from bridge.ir.schema import defaults
-from experiments.elements import differing
-from tests.backends.tvm.calls import Call
-from tests.backends.tvm.variants import strided
 
 aten = torch.ops.aten
 

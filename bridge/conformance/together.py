@@ -16,12 +16,12 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from bridge.backends.tvm.lower import lower
 from bridge.backends.tvm.machine import machine
+from bridge.conformance.calls import Call
 from bridge.ir.compiled import Way
 from bridge.ir.joint import Graph, Phase, Role
 from bridge.ledger import Ledger
 from bridge.options import Options
 from bridge.pipeline import compile_graph
-from tests.backends.tvm.calls import Call
 
 
 class Together:

@@ -9,7 +9,7 @@ import torch
 from torch._ops import OpOverload
 
 from bridge.backends.tvm.table import Conversion
-from tests.backends.tvm.calls import Call
+from bridge.conformance.calls import Call
 
 aten = torch.ops.aten
 

@@ -14,8 +14,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from bridge.conformance.samples import KEYWORDS, OWN, RELATED
 from bridge.passes.decompose import decompositions
-from tests.backends.tvm.samples import KEYWORDS, OWN, RELATED
 
 ENOUGH = 6
 """Calls that are tried for an overload."""

@@ -1,0 +1,1 @@
+"""Whether overloads compute what torch's do: real calls of them, variants that bring trouble, and eager's word."""

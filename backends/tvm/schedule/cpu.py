@@ -6,31 +6,30 @@ depends on the sizes alone, so that a result is as exact as torch's and the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tvm import ir, tirx
+from tvm import tirx
 
-from bridge.backends.tvm.index import Axis, Index, Size, compact_strides, product
+from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Value
-from bridge.backends.tvm.scalar import Load, Position, walk
 from bridge.backends.tvm.schedule.axes import laid_out
-from bridge.backends.tvm.schedule.emit import Code, Emitter, constant, int64, span
-from bridge.backends.tvm.schedule.integers import WRAPS, cast, lanes_of, typed, wrapped
+from bridge.backends.tvm.schedule.combine import combined, neutral_of
+from bridge.backends.tvm.schedule.emit import Code, Emitter, int64, span
+from bridge.backends.tvm.schedule.integers import cast, lanes_of
 from bridge.backends.tvm.schedule.keep import kept, place_in_row
 from bridge.backends.tvm.schedule.nest import Nest, Reduction, nest_of
+from bridge.backends.tvm.schedule.parameters import Extents, Parameters
 from bridge.backends.tvm.schedule.tile import tiled
-from bridge.backends.tvm.schedule.vector import Lanes, vectorised, width
+from bridge.backends.tvm.schedule.vector import Lanes, vectorised
 
 PARALLEL_FROM = 1 << 15
 """Elements from which on a kernel is worth waking the other threads for."""
 
 BLOCK = 256
 """Terms of a partial sum."""
-
-NEUTRAL: Mapping[str, float] = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf"), "any": 0, "all": 1}
 
 
 def scheduled(kernel: Kernel, name: str) -> tuple[Any, list[Value], list[Value], list[str]]:
@@ -44,41 +43,17 @@ class _Writer:
         self._nest = nest
         self._lanes = lanes
         self._name = name
-        self._outputs = list(stored)
-        self._inputs = _inputs(nest)
-        self._sizes = {s: tirx.Var(s, "int64") for s in _sizes(nest, [*self._inputs, *self._outputs])}
         self._code = Code()
-        self._flat: dict[Value, Any] = {}
-        parameters = [self._parameter(v, n) for n, v in enumerate([*self._inputs, *self._outputs])]
-        self._parameters = [*parameters, *self._sizes.values()]
+        self._parameters = Parameters(nest, stored, self._code, {})
+        self._sizes, self._flat = self._parameters.sizes, self._parameters.flat
         self._emit = Emitter(self._code, self._flat, self._sizes, nest.rows, lanes)
         self._emit.count(nest.scalars)
         self._top = max([r.level for r in nest.reductions], default=0)
 
     def write(self) -> tuple[Any, list[Value], list[Value], list[str]]:
         self._rows(list(self._nest.rows), self._parallel())
-        function = tirx.PrimFunc(self._parameters, self._code.finish())
-        function = function.with_attr("global_symbol", self._name).with_attr("tirx.noalias", True)
-        return function.with_attr("s_tir", True), self._inputs, self._outputs, list(self._sizes)
-
-    def _parameter(self, value: Value, number: int) -> Any:
-        """A buffer as torch hands it over, and a flat view of it by which it is read and written."""
-        extents = _Extents(self._sizes)
-        strides = None
-        if not value.compact:
-            strides = [
-                tirx.Var(f"s{number}_{n}", "int64") if size == 1 else extents(stride)
-                for n, (stride, size) in enumerate(zip(value.strides, value.shape, strict=True))
-            ]
-        shape = [extents(s) for s in value.shape]
-        buffer = tirx.decl_buffer(shape, value.dtype, f"p{number}", strides=strides, data_alignment=width(value.dtype))
-        reach = Index.of(1)
-        for size, stride in zip(value.shape, value.strides, strict=True):
-            reach = reach + (size - 1) * stride
-        flat = tirx.decl_buffer((extents(reach),), value.dtype, f"f{number}", data_alignment=width(value.dtype))
-        self._code.add(tirx.DeclBuffer(flat, data=buffer.data))
-        self._flat[value] = flat
-        return buffer
+        made = self._parameters
+        return made.function(self._name), made.inputs, made.outputs, list(made.sizes)
 
     def _parallel(self) -> bool:
         elements = self._nest.elements.constant
@@ -136,7 +111,7 @@ class _Writer:
         return product(a.extent for a in self._nest.cols).constant or 0
 
     def _extent(self, extent: Index) -> Any:
-        return _Extents(self._sizes)(extent)
+        return Extents(self._sizes)(extent)
 
     # One row ---------------------------------------------------------------------------------------------------------
 
@@ -245,7 +220,7 @@ class _Sum:
         self.clear()
 
     def clear(self) -> None:
-        neutral = neutral_of(self.reduction)
+        neutral = neutral_of(self.reduction.combine, self.reduction.value.dtype)
         dtype = self._kept if len(self.single) == 1 else self._dtype
         for buffer, lanes in self._each():
             self._put(buffer, lanes, self._emit.wide(cast(neutral, dtype), lanes))
@@ -304,39 +279,6 @@ class _Sum:
         return self._emit.bind(expr, self._code.depth)
 
 
-def neutral_of(reduction: Reduction) -> Any:
-    """What changes nothing when it is taken in."""
-    dtype, value = reduction.value.dtype, NEUTRAL[reduction.combine]
-    if dtype.startswith(("float", "bfloat")):
-        return constant(value, dtype)
-    if reduction.combine == "max":
-        return tirx.min_value(dtype)
-    if reduction.combine == "min":
-        return tirx.max_value(dtype)
-    return constant(value, dtype)
-
-
-def combined(how: str, a: Any, b: Any) -> Any:
-    """Two partial results as one. As in torch, a NaN is the largest and the smallest number."""
-    if how in ("sum", "prod"):
-        name = "Add" if how == "sum" else "Mul"
-        whole = str(a.ty.dtype).split("x")[0] in WRAPS
-        return wrapped(name, a, b) if whole else getattr(tirx, name)(a, b)
-    if how == "any":
-        return tirx.Or(a, b)
-    if how == "all":
-        return tirx.And(a, b)
-    better = tirx.GT(b, a) if how == "max" else tirx.LT(b, a)
-    if "float" in str(a.ty.dtype):
-        better = tirx.Or(better, is_nan(b))
-    return tirx.Select(better, b, a)
-
-
-def is_nan(x: Any) -> Any:
-    """TVM compares floats ordered, so `x != x` is false for a NaN."""
-    return ir.Call(ir.Op.get("tirx.isnan"), [x], ret_ty=typed("bool", lanes_of(x)))
-
-
 class _Blocks:
     """Opens and closes the partial accumulators of several reductions."""
 
@@ -351,36 +293,3 @@ class _Blocks:
         yield
         for total in self._sums:
             total.close()
-
-
-class _Extents:
-    """Sizes as expressions over the kernel's symbolic sizes."""
-
-    def __init__(self, sizes: Mapping[str, Any]) -> None:
-        self._sizes = sizes
-
-    def __call__(self, index: Index) -> Any:
-        return Emitter(Code(), {}, self._sizes, (), Lanes(None, 1)).index(index)
-
-
-def _inputs(nest: Nest) -> list[Value]:
-    found: dict[Value, None] = {}
-    for root in nest.scalars:
-        for node in walk(root):
-            if isinstance(node, Load):
-                found[node.value] = None
-    return list(found)
-
-
-def _sizes(nest: Nest, values: Sequence[Value]) -> list[str]:
-    """The names of the symbolic sizes that the kernel has to be told."""
-    indices = [s for v in values for s in (*v.shape, *v.strides, *compact_strides(v.shape))]
-    indices += [a.extent for a in (*nest.rows, *nest.cols)]
-    indices += nest.offsets()
-    for root in nest.scalars:
-        for node in walk(root):
-            if isinstance(node, Position):
-                indices.append(node.index)
-            elif isinstance(node, Load):
-                indices.extend(node.index)
-    return sorted({a.name for i in indices for a in i.atoms() if isinstance(a, Size)})

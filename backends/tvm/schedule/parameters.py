@@ -1,0 +1,96 @@
+"""The parameters of a kernel: the buffers that it reads and writes, as torch hands them over, and symbolic sizes."""
+
+# TVM takes numbers where its annotations ask for expressions.
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import tirx
+
+from bridge.backends.tvm.index import Index, Size, compact_strides
+from bridge.backends.tvm.loops import Value
+from bridge.backends.tvm.scalar import Load, Position, walk
+from bridge.backends.tvm.schedule.emit import Code, Emitter
+from bridge.backends.tvm.schedule.nest import Nest
+from bridge.backends.tvm.schedule.vector import Lanes, width
+
+
+class Parameters:
+    """Of one kernel. flat: by value, the buffer in one dimension by which it is read and written."""
+
+    def __init__(self, nest: Nest, stored: Sequence[Value], code: Code, held: Mapping[str, str]) -> None:
+        """held: the type in which a value of a type lies in memory, where kernels call it otherwise."""
+        self.outputs = list(stored)
+        self.inputs = inputs_of(nest)
+        values = [*self.inputs, *self.outputs]
+        self.sizes = {s: tirx.Var(s, "int64") for s in sizes_of(nest, values)}
+        self.flat: dict[Value, Any] = {}
+        self._code, self._held = code, held
+        buffers = [self._buffer(v, n) for n, v in enumerate(values)]
+        self.variables = [*buffers, *self.sizes.values()]
+
+    def function(self, name: str) -> Any:
+        """The PrimFunc of these parameters and of the code."""
+        function = tirx.PrimFunc(self.variables, self._code.finish())
+        return function.with_attr("global_symbol", name).with_attr("tirx.noalias", True).with_attr("s_tir", True)
+
+    def _buffer(self, value: Value, number: int) -> Any:
+        """A buffer as torch hands it over, and a flat view of it."""
+        extents = Extents(self.sizes)
+        strides = None
+        if not value.compact:
+            strides = [
+                tirx.Var(f"s{number}_{n}", "int64") if size == 1 else extents(stride)
+                for n, (stride, size) in enumerate(zip(value.strides, value.shape, strict=True))
+            ]
+        dtype = self._held.get(value.dtype, value.dtype)
+        shape = [extents(s) for s in value.shape]
+        buffer = tirx.decl_buffer(shape, dtype, f"p{number}", strides=strides, data_alignment=width(dtype))
+        flat = tirx.decl_buffer((extents(reach(value)),), dtype, f"f{number}", data_alignment=width(dtype))
+        self._code.add(tirx.DeclBuffer(flat, data=buffer.data))
+        self.flat[value] = flat
+        return buffer
+
+
+def reach(value: Value) -> Index:
+    """How many elements lie between a value's first and its last, both counted."""
+    total = Index.of(1)
+    for size, stride in zip(value.shape, value.strides, strict=True):
+        total = total + (size - 1) * stride
+    return total
+
+
+class Extents:
+    """Sizes as expressions over the kernel's symbolic sizes."""
+
+    def __init__(self, sizes: Mapping[str, Any]) -> None:
+        self._sizes = sizes
+
+    def __call__(self, index: Index) -> Any:
+        return Emitter(Code(), {}, self._sizes, (), Lanes(None, 1)).index(index)
+
+
+def inputs_of(nest: Nest) -> list[Value]:
+    found: dict[Value, None] = {}
+    for root in nest.scalars:
+        for node in walk(root):
+            if isinstance(node, Load):
+                found[node.value] = None
+    return list(found)
+
+
+def sizes_of(nest: Nest, values: Sequence[Value]) -> list[str]:
+    """The names of the symbolic sizes that the kernel has to be told."""
+    indices = [s for v in values for s in (*v.shape, *v.strides, *compact_strides(v.shape))]
+    indices += [a.extent for a in (*nest.rows, *nest.cols)]
+    indices += nest.offsets()
+    for root in nest.scalars:
+        for node in walk(root):
+            if isinstance(node, Position):
+                indices.append(node.index)
+            elif isinstance(node, Load):
+                indices.extend(node.index)
+    return sorted({a.name for i in indices for a in i.atoms() if isinstance(a, Size)})

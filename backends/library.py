@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,14 @@ VENDOR = frozenset(
 ATen's partial sort is quick, and which of equal elements it takes decides what a model with such a choice computes."""
 
 
+PRODUCTS = {aten.mm.default: 0, aten.addmm.default: 1, aten.bmm.default: 0, aten.baddbmm.default: 1}
+"""Matrix products, and which of their arguments is the first factor."""
+
+SMALL = 16384
+"""Multiplications up to which a product on the CPU costs the library's call more than its arithmetic: a kernel takes
+0.55 to 1.1 of the time, and can take in what stands around the product. At twice that the two are level."""
+
+
 CHECKS = frozenset(
     {
         aten._assert_async.msg,
@@ -48,7 +57,7 @@ CHECKS = frozenset(
 
 
 class Library:
-    """Takes matrix products, convolutions, attention and topk if `vendor`, and random ops and checks always.
+    """Takes what `VENDOR` names, but small products, if `vendor`; random ops and checks always.
 
     Random ops are torch's own: drawn in program order from torch's generator, a seed means what it means in eager.
     """
@@ -59,9 +68,19 @@ class Library:
         self.vendor = vendor
 
     def accepts(self, node: fx.Node) -> Refusal | None:
-        if draws(node) or (effect_of(node) or node.target) in CHECKS or (self.vendor and node.target in VENDOR):
+        vendors = self.vendor and node.target in VENDOR and not is_small_product(node)
+        if draws(node) or (effect_of(node) or node.target) in CHECKS or vendors:
             return None
         return Refusal(DeadEnd.COVERAGE, f"{op_name(node)} is not called from a library", "no library")
 
     def build(self, node: fx.Node) -> tuple[Callable[..., Any], dict[str, int]]:
         return callout(node)
+
+
+def is_small_product(node: fx.Node) -> bool:
+    """Whether a node is a product of matrices on the CPU that are small, and known to be."""
+    if node.target not in PRODUCTS:
+        return False
+    result, factor = node.meta["val"], node.args[PRODUCTS[node.target]].meta["val"]  # type: ignore[union-attr]
+    sizes = [*result.shape, factor.shape[-1]]
+    return result.device.type == "cpu" and all(isinstance(n, int) for n in sizes) and math.prod(sizes) <= SMALL

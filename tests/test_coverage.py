@@ -113,13 +113,13 @@ def test_what_holds_no_tensor_needs_a_loss() -> None:
 
 
 def test_options_reach_the_placement() -> None:
-    layer, x = nn.Linear(4, 4), torch.randn(3, 4)
+    layer, x = nn.Linear(64, 64), torch.randn(8, 64)
     by_library = bridge.coverage(layer, x).placement["forward"]
     generated = bridge.coverage(bridge.compile(layer), x, library=False).placement["forward"]
     assert (by_library["library"], generated["library"]) == (1, 0)
     assert generated["generated"] == by_library["generated"] + 1
     dynamic = bridge.coverage(torch.fft.rfft, x, dynamic=True).ledger.select(dead_end=DeadEnd.COVERAGE)
-    assert dynamic[0].sizes == ((3, 4),)
+    assert dynamic[0].sizes == ((8, 64),)
     assert all(isinstance(size, str) for size in dynamic[0].shapes[0])
 
 

@@ -47,7 +47,7 @@ def graph_of(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, dynam
 
 @pytest.fixture
 def graph() -> Graph:
-    return graph_of(model, torch.ones(3, 4), torch.ones(4, 5))
+    return graph_of(model, torch.ones(64, 64), torch.ones(64, 5))
 
 
 def by_op(graph: Graph, placement: dict[str, str]) -> dict[str, str]:
@@ -64,7 +64,7 @@ def test_the_first_that_accepts_takes_the_node_and_a_refusal_is_one_event(graph:
     (event,) = ledger
     assert (event.dead_end, event.op, event.kind) == (DeadEnd.COVERAGE, "aten.sort.default", "no row")
     assert (event.graph, event.phase, event.backend) == ("graph_7", "forward", "eager")
-    assert (event.shapes, event.dtypes) == (((3, 5),), ("float32",))
+    assert (event.shapes, event.dtypes) == (((64, 5),), ("float32",))
     assert event.detail == "tvm has no aten.sort.default"
     assert len(tvm.asked) == len(set(tvm.asked))
     assert not set(tvm.asked) & {node.name for node in graph.nodes if placed.get(op_name(node)) == "library"}
@@ -76,6 +76,20 @@ def test_without_the_vendors_library_only_random_ops_are_called_out(graph: Graph
     assert placed["aten.mm.default"] == "tvm"
     assert placed["aten.native_dropout.default"] == "library"
     assert len(ledger) == 0
+
+
+def test_a_product_of_small_matrices_is_no_librarys() -> None:
+    def products(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x @ w, torch.addmm(b, x, w), torch.bmm(x[None], w[None]), torch.baddbmm(b[None, None], x[None], w[None])
+
+    for columns, takes in ((16, "tvm"), (17, "library")):
+        for dynamic in (False, True):
+            graph = graph_of(
+                products, torch.ones(32, 32), torch.ones(32, columns), torch.ones(columns), dynamic=dynamic
+            )
+            placed = by_op(graph, place(graph, [Picky("tvm", frozenset())], Ledger(), Library()))
+            taken = {placed[f"aten.{name}.default"] for name in ("mm", "addmm", "bmm", "baddbmm")}
+            assert taken == {"library" if dynamic else takes}
 
 
 def test_sizes_and_picks_are_not_placed() -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import exp, log
 from pathlib import Path
 from statistics import median
 
+from bridge.bench.summary import by_target, geometric_mean, ratio
 from bridge.ledger import Placement, Way
 from bridge.ledger.jsonl import LedgerFile, read
 
@@ -128,22 +128,16 @@ def benchmark(file: Path, held: LedgerFile) -> list[Line]:
     measured = {
         "step": "Training step",
         "first step": "First step, compiled cold",
+        "first step, warm": "First step, found in the cache",
         "peak memory": "Peak memory of a step",
     }
     for name, what in measured.items():
-        by_model: dict[str, dict[str, float]] = {}
-        for measure in held.measures:
-            if measure.name == name:
-                by_model.setdefault(measure.model, {})[measure.target] = median(measure.values)
-        ratios = [of["bridge"] / of["inductor"] for of in by_model.values() if of.keys() >= {"bridge", "inductor"}]
+        found = [ratio(of, "inductor") for of in by_target(held.records, name).values()]
+        ratios = [one[0] for one in found if one is not None]
         if ratios:
             told = f"{geometric_mean(ratios):.2f} of Inductor's ({min(ratios):.2f} to {max(ratios):.2f})"
             lines.append(Line(f"{what}, geometric mean over {len(ratios)} models", told, file, command))
     return lines
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    return exp(sum(map(log, values)) / len(values))
 
 
 def _nodes(placements: Sequence[Placement], way: Way) -> int:

@@ -1,6 +1,6 @@
-"""The command line: `bridge demo`, `coverage`, `report`, `cache`, `ops`, `doctor`."""
+"""The command line: `bridge demo`, `coverage`, `bench`, `report`, `cache`, `ops`, `doctor`."""
 
-from bridge.cli import commands, coverage
+from bridge.cli import bench, commands, coverage
 from bridge.cli.app import app, main
 
-__all__ = ["app", "commands", "coverage", "main"]
+__all__ = ["app", "bench", "commands", "coverage", "main"]

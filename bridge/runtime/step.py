@@ -24,7 +24,7 @@ def dry_step(
     known: dict[int, torch.Tensor] = {}
     args, kwargs = tree_map(lambda value: _own_graph(value, known), (args, dict(kwargs)))
     output = call(*args, **kwargs)
-    loss = _sum(output) if loss_fn is None else loss_fn(output)
+    loss = summed(output) if loss_fn is None else loss_fn(output)
     if isinstance(loss, torch.Tensor) and loss.requires_grad:
         torch.autograd.grad(loss, _leaves(loss), allow_unused=True)
 
@@ -38,7 +38,11 @@ def _own_graph(value: Any, known: dict[int, torch.Tensor]) -> Any:
     return known[id(value)]
 
 
-def _sum(output: Any) -> torch.Tensor | None:
+def summed(output: Any) -> torch.Tensor | None:
+    """The sum of all floating and complex tensors of an output that require a gradient; None where none does.
+
+    Raises BadOption where the output holds no tensor.
+    """
     tensors = [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
     if not tensors and torch.is_grad_enabled():
         raise BadOption(f"no tensor is found in the {type(output).__name__} that the model gives: pass loss_fn")

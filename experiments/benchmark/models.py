@@ -18,7 +18,7 @@ LARGER: dict[str, Callable[[], Made]] = {}
 def larger(make: Callable[[], Made]) -> Callable[[], Made]:
     """Register a model under the function's name."""
     LARGER[make.__name__] = seeded(make)
-    return make
+    return LARGER[make.__name__]
 
 
 @larger

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from bridge.ledger import Measure, Record
 
-MEASURED = ("step", "first step", "first step, warm", "peak memory")
+MEASURED = {"step": "step", "first step": "cold", "first step, warm": "warm", "peak memory": "memory"}
+"""What is measured, and the head of its column."""
 
 Ratio = tuple[float, float]
 """The bridge's median over another's, and how far the middle half of the readings spreads, of their median."""
@@ -42,12 +43,12 @@ def geometric_mean(values: Iterable[float]) -> float:
 def summary(records: list[Record]) -> Table:
     """The bridge against Inductor and eager, a model a row and their geometric mean below; under 1 is better."""
     table = Table(box=box.SIMPLE_HEAD, title="the bridge's share of …")
-    table.add_column("model", overflow="fold")
+    table.add_column("model", overflow="fold", min_width=20)
     cells: dict[str, list[str]] = {}
     means: list[str] = []
-    for name in MEASURED:
+    for name, head in MEASURED.items():
         for other in ("inductor", "eager")[: 2 if name == "step" else 1]:
-            table.add_column(f"{name}\n{other}", justify="right", no_wrap=True)
+            table.add_column(f"{head}\n{other}", justify="right", no_wrap=True)
             found = {model: ratio(of, other) for model, of in by_target(records, name).items()}
             for model in by_target(records, "step"):
                 cells.setdefault(model, []).append(_cell(found.get(model)))

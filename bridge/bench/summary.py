@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log
 from statistics import median, quantiles
 
@@ -40,10 +40,10 @@ def geometric_mean(values: Iterable[float]) -> float:
     return exp(sum(logarithms) / len(logarithms))
 
 
-def summary(records: list[Record]) -> Table:
+def summary(records: Sequence[Record]) -> Table:
     """The bridge against Inductor and eager, a model a row and their geometric mean below; under 1 is better."""
-    table = Table(box=box.SIMPLE_HEAD, title="the bridge's share of …")
-    table.add_column("model", overflow="fold", min_width=20)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="the bridge's share of …")
+    table.add_column("model", overflow="fold", min_width=12)
     cells: dict[str, list[str]] = {}
     means: list[str] = []
     for name, head in MEASURED.items():

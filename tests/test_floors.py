@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[1]
 FLOORS = {
     "bridge.errors": 0,
     "bridge.options": 0,
+    "bridge.signatures": 0,
+    "bridge.touched": 0,
     "bridge.versions": 0,
     "bridge.ledger": 1,
     "bridge.ir": 2,
@@ -30,7 +32,7 @@ FLOORS = {
 """The floor of each room. What has no line of its own (api, cli, demo) is the top room, `bridge`."""
 
 
-OPEN = ("bridge", "bridge.errors", "bridge.ledger")
+OPEN = ("bridge", "bridge.errors", "bridge.ledger", "bridge.signatures", "bridge.touched")
 """The rooms that experiments may use; and they may run what may crash in a worker, as the bridge does."""
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
-from torch._prims_common import elementwise_dtypes, get_computation_dtype
 from torch.fx.node import map_aggregate
 
 from bridge.backends.tvm.compat import (
@@ -26,6 +25,7 @@ from bridge.backends.tvm.compat import (
 from bridge.backends.tvm.kernels import cast, pointwise, scalar
 from bridge.backends.tvm.table import Accumulate, Conversion, table
 from bridge.errors import BridgeError
+from bridge.ir.promotion import computation_type, element_types
 from bridge.ir.schema import call_arguments, numeric
 from bridge.ir.shapes import SYMBOLIC, fake, is_size
 
@@ -93,7 +93,7 @@ def in_computation_types(row: Conversion, node: fx.Node, arguments: dict[str, An
     given = call_arguments(node)
     if row.promote is not None:
         among = [name for name in row.among if given[name] is not None]
-        computation, _ = elementwise_dtypes(*(fake(given[name]) for name in among), type_promotion_kind=row.promote)
+        computation, _ = element_types([fake(given[name]) for name in among], row.promote)
         name = dtype_name(computation)
         return {n: tensor_in(v, name) if n in among else v for n, v in arguments.items()}
     if row.accumulate is not None:
@@ -111,7 +111,7 @@ def summed_in(value: Any, row: Conversion, node: fx.Node) -> Any:
         return value
     own = torch_dtype(dtype_of(value))
     result = node.meta["val"].dtype if row.accumulate is Accumulate.RESULT else own
-    return cast(value, dtype_name(get_computation_dtype(result)))
+    return cast(value, dtype_name(computation_type(result)))
 
 
 def sizes_of(val: Any, size_of: SizeOf) -> Any:

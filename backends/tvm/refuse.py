@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import OpOverload
 
 from bridge.backends.tvm.compat import DTYPES
 from bridge.backends.tvm.table import table
 from bridge.ir.backend import Refusal
+from bridge.ir.nodes import is_higher_order
 from bridge.ir.rows import asked, unsupported_argument
 from bridge.ir.schema import call_arguments
 from bridge.ir.shapes import is_size, symbols_of, tensors_of
@@ -49,7 +50,7 @@ def coverage(detail: str, kind: str) -> Refusal:
 
 def of_no_overload(node: fx.Node) -> Refusal | None:
     """Of what calls no ATen overload, only Python's own arithmetic and `getitem` are taken."""
-    if isinstance(node.target, HigherOrderOperator):
+    if is_higher_order(node.target):
         return coverage(f"{node.target} is a higher-order op", "higher-order op")
     if getattr(node.target, "__module__", "") == "_operator":
         return None

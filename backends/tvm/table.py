@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promote
 
+from bridge.ir.promotion import Promote
 from bridge.ir.rows import schema_names
 from bridge.ir.schema import defaults, numeric
 

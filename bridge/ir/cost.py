@@ -19,7 +19,7 @@ from torch import fx
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import flop_registry
 
-from bridge.ir.nodes import aten, input_tensors
+from bridge.ir.nodes import aten, input_tensors, is_higher_order
 from bridge.ir.shapes import SYMBOLIC, fake, leaves
 
 SAME_AS: dict[Any, Any] = {
@@ -63,7 +63,7 @@ def _flops(node: fx.Node, given: list[torch.Tensor]) -> int | None:
     if formula is not None:
         args, kwargs, result = tree_map(_sized, (*fake((list(node.args), dict(node.kwargs))), node.meta.get("val")))
         return int(formula(*args, **kwargs, out_val=result))
-    if isinstance(node.target, torch._ops.HigherOrderOperator):
+    if is_higher_order(node.target):
         return None
     return sum(tensor.numel() for tensor in given)
 

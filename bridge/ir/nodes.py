@@ -21,7 +21,12 @@ def computes(node: fx.Node) -> bool:
     """Whether a backend has to run this node: it is no placeholder, constant, output, pick from a tuple or size."""
     if node.op != "call_function" or node.target in SIZE_QUERIES:
         return False
-    return isinstance(node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator)
+    return isinstance(node.target, torch._ops.OpOverload) or is_higher_order(node.target)
+
+
+def is_higher_order(target: Any) -> bool:
+    """Whether a call's target is an op over graphs: `cond`, `scan`."""
+    return getattr(torch.ops.higher_order, getattr(target, "__name__", ""), None) is target
 
 
 def op_name(node: fx.Node) -> str:
@@ -32,7 +37,7 @@ def op_name(node: fx.Node) -> str:
 def is_random(node: fx.Node) -> bool:
     """Whether the node's op can draw from a random number generator, so that its place in program order matters."""
     target = node.target
-    if isinstance(target, torch._ops.HigherOrderOperator):
+    if is_higher_order(target):
         return "rng_state" in target.name()
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
 

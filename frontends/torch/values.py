@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 
 from bridge.ir.shapes import fake, leaves
 
@@ -17,6 +16,6 @@ def complete_values(module: fx.GraphModule) -> None:
         if node.op != "call_function" or "val" in node.meta:
             continue
         arguments, keywords = fake(list(node.args)), fake(dict(node.kwargs))
-        modes = [value.fake_mode for value in leaves([arguments, keywords]) if isinstance(value, FakeTensor)]
+        modes = [value.fake_mode for value in leaves([arguments, keywords]) if hasattr(value, "fake_mode")]
         with modes[0]:
             node.meta["val"] = node.target(*arguments, **keywords)

@@ -18,25 +18,10 @@ from torch._dynamo.types import ConvertFrameReturn
 from torch._dynamo.utils import counters
 
 from bridge.frontends.torch.adapters.rnn import dropout_between_layers
+from bridge.touched import TORCH
 
-PRIVATE_NAMES: tuple[str, ...] = (
-    "torch._dynamo.optimize",
-    "torch._dynamo.eval_frame.OptimizeContext",
-    "torch._dynamo.config.allow_rnn",
-    "torch._dynamo.config.skip_nnmodule_hook_guards",
-    "torch._dynamo.config.patch",
-    "torch._dynamo.backends.common.aot_autograd",
-    "torch._dynamo.exc.InternalTorchDynamoError",
-    "torch._dynamo.exc.TorchDynamoException",
-    "torch._dynamo.types.ConvertFrameReturn",
-    "torch._dynamo.utils.counters",
-    "torch.utils._python_dispatch.TorchDispatchMode.ignore_compile_internals",
-    "torch.utils.hooks.RemovableHandle.next_id",
-    "torch._C._current_autograd_node",
-    "torch._decomp.decompositions._rnn_helper",
-    "torch.testing._internal.common_methods_invocations.op_db",
-)
-"""Everything private that the frontend, the audit and conformance import or call, for a probe to look for."""
+PRIVATE_NAMES: tuple[str, ...] = tuple(touched.name for touched in TORCH)
+"""Everything private that is imported, called or set, for a probe to look for: listed in `bridge/touched.py`."""
 
 
 FAULTS = (InternalTorchDynamoError, IndexError, AssertionError)

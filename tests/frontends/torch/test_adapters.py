@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from bridge.frontends.torch.adapters import ADAPTERS, PRIVATE_NAMES, adapter_for
+from bridge.frontends.torch.adapters import ADAPTERS, adapter_for
 from bridge.frontends.torch.capture import Capture
 from bridge.ledger import DeadEnd, Ledger
+from bridge.touched import TORCH
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_version_without_an_adapter_is_an_event() -> None:
     assert "no adapter for torch 2.99.0; the one for 2.15 is used" in event.detail
 
 
-@pytest.mark.parametrize("name", PRIVATE_NAMES)
+@pytest.mark.parametrize("name", [touched.name for touched in TORCH if not touched.without])
 def test_private_names_are_where_they_are_looked_for(name: str) -> None:
     parts = name.split(".")
     for length in range(len(parts) - 1, 0, -1):

@@ -1,0 +1,112 @@
+"""Every private name of torch that is imported, called or set anywhere here, and what it is used for.
+
+A name is private if a part of it begins with an underscore; `next_id`, which no documentation knows, stands here too.
+Nothing of torch is imported here, so that the list can be read where torch is absent or broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MOST_NAMES = 25
+"""As many private names may be listed: each is one that torch may change without a word."""
+
+
+@dataclass(frozen=True)
+class Touched:
+    """One private name.
+
+    calls: the way in which it is called, by the first torch series for which the adapters call it so.
+    written: where its parameters are written, if the name itself only hands them on.
+    mentioned: for what is written in C++ and in no stub: a file of torch's that uses it as well.
+    without: what is lost where it is absent; "" where nothing can be compiled.
+    """
+
+    name: str
+    calls: Mapping[str, str] = field(default_factory=dict)
+    written: str = ""
+    mentioned: str = ""
+    without: str = ""
+
+
+def _called(name: str, call: str, **more: str) -> Touched:
+    return Touched(name, {"": call}, **more)
+
+
+TORCH: tuple[Touched, ...] = (
+    Touched(
+        "torch._dynamo.optimize",
+        {
+            "": "optimize(backend, dynamic=dynamic, guard_fail_fn=told)",
+            "2.13": "optimize(backend, dynamic=dynamic, guard_fail_fn=told, isolate_recompiles=True)",
+        },
+        written="torch._dynamo.eval_frame._optimize",
+    ),
+    _called("torch._dynamo.config.patch", "patch(config)"),
+    Touched("torch._dynamo.config.allow_rnn"),
+    Touched("torch._dynamo.config.skip_nnmodule_hook_guards"),
+    _called(
+        "torch._dynamo.backends.common.aot_autograd",
+        "aot_autograd(fw_compiler=f, bw_compiler=b, inference_compiler=i, partition_fn=p, decompositions=d)",
+    ),
+    Touched("torch._dynamo.exc.InternalTorchDynamoError"),
+    Touched("torch._dynamo.exc.TorchDynamoException"),
+    _called("torch._dynamo.types.ConvertFrameReturn", "ConvertFrameReturn()"),
+    Touched("torch._dynamo.utils.counters"),
+    _called(
+        "torch._decomp.decompositions._rnn_helper",
+        "_rnn_helper(input, hidden, params, True, 1, 0.0, train, bidirectional, False, layer_fn)",
+    ),
+    Touched("torch._ops.OpOverload"),
+    _called("torch.utils._pytree.tree_leaves", "tree_leaves(tree)"),
+    _called("torch.utils._pytree.tree_map", "tree_map(function, tree)"),
+    _called("torch._subclasses.fake_tensor.unset_fake_temporarily", "unset_fake_temporarily()"),
+    _called("torch.utils._python_dispatch.TorchDispatchMode", "TorchDispatchMode()"),
+    Touched("torch.utils._python_dispatch.TorchDispatchMode.ignore_compile_internals", without="bridge.audit"),
+    _called("torch._C._current_autograd_node", "_current_autograd_node()", without="bridge.audit"),
+    Touched("torch.utils.hooks.RemovableHandle.next_id"),
+    Touched(
+        "torch._C._dynamo.guards._empty_strided_cpu",
+        mentioned="torch/_inductor/codegen/wrapper.py",
+        without="some of the speed of small graphs",
+    ),
+    Touched(
+        "torch._C._dynamo.guards._reinterpret_tensor",
+        mentioned="torch/_inductor/codegen/wrapper.py",
+        without="some of the speed of small graphs",
+    ),
+    _called(
+        "torch._inductor.standalone_compile",
+        "standalone_compile(module, examples, dynamic_shapes='from_example_inputs')",
+        without='fallback=["inductor"]',
+    ),
+    _called(
+        "torch._inductor.decomposition.select_decomp_table",
+        "select_decomp_table()",
+        without="Inductor's answers in bridge coverage --peers",
+    ),
+    Touched("torch._inductor.lowering.fallbacks", without="Inductor's answers in bridge coverage --peers"),
+    Touched("torch._inductor.lowering.lowerings", without="Inductor's answers in bridge coverage --peers"),
+    Touched(
+        "torch.testing._internal.common_methods_invocations.op_db",
+        without="the samples of ops that other packages test their rows with",
+    ),
+    _called(
+        "torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib",
+        "from_torchlib()",
+        without="torch.onnx's answers in bridge coverage --peers",
+    ),
+)
+"""Those that capture needs first."""
+
+
+ATTRIBUTES: Mapping[str, str] = {
+    "_boxed_call": "a compiled function empties the list of its inputs",
+    "_cdata": "the address of a storage",
+    "_dynamo_source": "where Dynamo found the value of a placeholder",
+    "_is_view": "a tensor is a view of another",
+    "_schema": "the declaration of an overload",
+    "_torchdynamo_orig_backend": "by what Dynamo tells two backends apart",
+}
+"""Private attributes of torch's objects that are read or set, and what they say. Tests of capture rest on each."""

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 MOST_NAMES = 25
-"""As many private names may be listed: each is one that torch may change without a word."""
+"""As many private names may training stand on: each is one that torch may change without a word."""
+
+PEERS, CONFORMANCE = "the answers of a peer in bridge coverage --peers", "bridge.conformance"
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Touched:
     calls: the way in which it is called, by the first torch series for which the adapters call it so.
     written: where its parameters are written, if the name itself only hands them on.
     mentioned: for what is written in C++ and in no stub: a file of torch's that uses it as well.
-    without: what is lost where it is absent; "" where nothing can be compiled.
+    without: the tool that is lost where it is absent; "" where a training would not compile.
     """
 
     name: str
@@ -84,21 +86,30 @@ TORCH: tuple[Touched, ...] = (
     _called(
         "torch._inductor.decomposition.select_decomp_table",
         "select_decomp_table()",
-        without="Inductor's answers in bridge coverage --peers",
+        without=PEERS,
     ),
-    Touched("torch._inductor.lowering.fallbacks", without="Inductor's answers in bridge coverage --peers"),
-    Touched("torch._inductor.lowering.lowerings", without="Inductor's answers in bridge coverage --peers"),
+    Touched("torch._inductor.lowering.fallbacks", without=PEERS),
+    Touched("torch._inductor.lowering.lowerings", without=PEERS),
+    _called("torch.utils._pytree.tree_flatten", "tree_flatten(tree)", without=CONFORMANCE),
+    _called("torch.utils._pytree.tree_unflatten", "tree_unflatten(leaves, spec)", without=CONFORMANCE),
+    _called("torch._dispatch.python.enable_python_dispatcher", "enable_python_dispatcher()", without=CONFORMANCE),
+    _called("torch._dynamo.source.ConstantSource", "ConstantSource(name)", without=CONFORMANCE),
+    _called(
+        "torch._subclasses.FakeTensorMode",
+        "FakeTensorMode(shape_env=sizes, allow_non_fake_inputs=True)",
+        without=CONFORMANCE,
+    ),
     Touched(
         "torch.testing._internal.common_methods_invocations.op_db",
-        without="the samples of ops that other packages test their rows with",
+        without=CONFORMANCE,
     ),
     _called(
         "torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib",
         "from_torchlib()",
-        without="torch.onnx's answers in bridge coverage --peers",
+        without=PEERS,
     ),
 )
-"""Those that capture needs first."""
+"""Those that a training needs first, then those of tools."""
 
 
 ATTRIBUTES: Mapping[str, str] = {

@@ -31,8 +31,10 @@ def uses(package: str, doors: Mapping[str, str] | None = None, root: Path = ROOT
 
 
 def private(name: str) -> bool:
-    """A part of the name begins with an underscore; what begins with two is Python's own."""
-    return any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+    """A part of the name begins with an underscore. Ops have names of their own, and two underscores are Python's."""
+    return not name.startswith("torch.ops.") and any(
+        part.startswith("_") and not part.startswith("__") for part in name.split(".")
+    )
 
 
 def _of_file(path: Path, package: str, doors: Mapping[str, str], root: Path) -> Iterator[Use]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,11 @@ OTHERS = {"_bridge", "_replace"}
 """Private by name: the twin's own attribute, and the method of a named tuple."""
 
 
-def sources() -> list[Path]:
-    """Every file of ours but the list itself; folders that are links lead to files that are read anyway."""
-    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
-    return [path for path in files if path.relative_to(ROOT) != LIST]
+@cache
+def sources() -> dict[Path, str]:
+    """Every file of ours but the list itself, with its text."""
+    files = [path.relative_to(ROOT) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {path: (ROOT / path).read_text(encoding="utf-8") for path in files if path != LIST}
 
 
 def covered(name: str) -> bool:
@@ -36,8 +38,8 @@ def test_what_is_used_is_listed() -> None:
 
 
 def test_names_in_texts_are_listed() -> None:
-    for path in sources():
-        texts = [n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)]
+    for path, source in sources().items():
+        texts = [n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant)]
         named = [text for text in texts if isinstance(text, str) and re.fullmatch(r"torch(\.\w+)+", text)]
         assert not [name for name in named if private(name) and not covered(name)], path
 
@@ -45,7 +47,7 @@ def test_names_in_texts_are_listed() -> None:
 @pytest.mark.parametrize("name", LISTED)
 def test_what_is_listed_is_used(name: str) -> None:
     last = name.rpartition(".")[2]
-    assert [path for path in sources() if re.search(rf"\b{last}\b", path.read_text())], f"take {name} off {LIST}"
+    assert any(re.search(rf"\b{last}\b", source) for source in sources().values()), f"take {name} off {LIST}"
 
 
 def test_the_list_is_short() -> None:
@@ -56,8 +58,8 @@ def test_the_list_is_short() -> None:
 def test_private_attributes_are_listed() -> None:
     """Of objects: of what is neither an op nor a class of our own."""
     own, read = set(), set()
-    for path in sources():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for source in sources().values():
+        tree = ast.parse(source)
         modules = imported(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):

@@ -36,7 +36,7 @@ def op_name(node: fx.Node) -> str:
 
 def is_random(node: fx.Node) -> bool:
     """Whether the node's op can draw from a random number generator, so that its place in program order matters."""
-    target = node.target
+    target: Any = node.target
     if is_higher_order(target):
         return "rng_state" in target.name()
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags

@@ -47,6 +47,7 @@ TORCH: tuple[Touched, ...] = (
     ),
     _called("torch._dynamo.config.patch", "patch(config)"),
     Touched("torch._dynamo.config.allow_rnn"),
+    Touched("torch._dynamo.config.dont_skip_tracing"),
     Touched("torch._dynamo.config.skip_nnmodule_hook_guards"),
     _called(
         "torch._dynamo.backends.common.aot_autograd",

@@ -96,13 +96,35 @@ def test_a_graph_break_and_the_modules_behind_it_are_found() -> None:
     assert bridge.audit(trained(compiled, X)).ok, "both halves are captured: broken, but nothing ran outside"
 
 
-def test_a_module_with_a_full_backward_hook_is_found() -> None:
-    model = Broken()
-    model.rest.register_full_backward_hook(lambda module, into, out: None)
-    result = bridge.audit(trained(bridge.compile(model, "eager"), X))
-    assert not result.ok
-    assert {"aten.addmm.default", "aten.tanh.default", "aten.tanh_backward.default"} <= ops(result)
-    assert any("in forward: return self.rest(x).sum()" in item.source for item in result.uncaptured)
+def test_a_module_with_a_full_backward_hook_is_captured_inside_of_it() -> None:
+    model, seen = Broken(), []
+    model.rest.register_full_backward_hook(lambda module, into, out: seen.append(into[0]))
+    assert bridge.audit(trained(bridge.compile(model, "eager"), X)).ok
+    trained(model, X)()
+    torch.testing.assert_close(seen[0], seen[-1])
+    assert len(seen) == 3, "two steps of the audit and one in eager"
+
+
+class Given(nn.Module):
+    """A loop that ends where the data say so, which Dynamo gives up as a whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = self.norm(x)
+            if x.sum() > 1e9:
+                break
+        return x.exp().sum()
+
+
+def test_a_module_of_torchs_is_captured_where_the_frame_around_it_is_not() -> None:
+    result = bridge.audit(trained(bridge.compile(Given(), "eager"), X))
+    assert "aten.exp.default" in ops(result)
+    assert not any("norm" in op for op in ops(result))
+    assert any("norm" in op for op in result.fallback) or "aten.rsqrt.default" in result.fallback
 
 
 def test_a_recurrent_module_that_is_skipped_is_found() -> None:

@@ -65,9 +65,9 @@ def test_a_full_backward_hook_fires() -> None:
     compiled = bridge.compile(plain, "eager")
     for one in (compiled, reference):
         one(X.clone().requires_grad_()).sum().backward()
-    assert torch.equal(got[0], expected[0])
+    torch.testing.assert_close(got[0], expected[0])
     assert len(got) == len(expected) == 1
-    assert bridge.inspect(compiled).ledger.select(kind="uncaptured")
+    assert len(bridge.inspect(compiled).graphs) > 2, "the layer with the hook is a graph of its own"
 
 
 def test_hooks_of_a_module_that_a_function_calls() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -22,6 +23,9 @@ from bridge.touched import TORCH
 
 PRIVATE_NAMES: tuple[str, ...] = tuple(touched.name for touched in TORCH)
 """Everything private that is imported, called or set, for a probe to look for: listed in `bridge/touched.py`."""
+
+MODULES_OF_TORCH = os.path.dirname(torch.nn.modules.__file__)
+"""The folder of `torch.nn`'s own modules."""
 
 
 FAULTS = (InternalTorchDynamoError, IndexError, AssertionError)
@@ -134,7 +138,7 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any]) -> Any:
         hits = _recompile_limit_hits()
         listener.frame_begun(_breaks())
         try:
-            with torch._dynamo.config.patch(config):
+            with torch._dynamo.config.patch({**config, "dont_skip_tracing": _is_of_torchs_module(frame)}):
                 answer = callback(frame, *more, **named)
         except FAULTS as error:
             listener.frame_failed(frame, error)
@@ -147,6 +151,14 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any]) -> Any:
 
     compile_frame._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
     return compile_frame
+
+
+def _is_of_torchs_module(frame: Any) -> bool:
+    """Whether this is the forward of a module of `torch.nn`, called from where Dynamo gave up.
+
+    Dynamo leaves such a frame to eager; nothing hinders it from being a graph.
+    """
+    return frame.f_code.co_name == "forward" and frame.f_code.co_filename.startswith(MODULES_OF_TORCH)
 
 
 def _breaks() -> Counter[str]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import operator
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout_inputs
 from bridge.ir.nodes import is_random, op_name
 from bridge.ledger import DeadEnd
+from bridge.runtime.examples import dispatched, zeros
 
 
 class Inductor:
@@ -66,26 +65,6 @@ def alone(node: fx.Node) -> fx.GraphModule:
     else:
         graph.output(tuple(graph.call_function(operator.getitem, (made, place)) for place in range(len(value))))
     return fx.GraphModule({}, graph)
-
-
-def zeros(like: torch.Tensor) -> torch.Tensor:
-    """A tensor as a fake one says, of zeros."""
-    made = torch.empty_strided(tuple(like.shape), like.stride(), dtype=like.dtype, device=like.device)
-    return made.zero_()
-
-
-def dispatched(call: Callable[..., Any], values: Sequence[torch.Tensor]) -> dict[str, int]:
-    """Which overloads a call on these values dispatches, and how often."""
-    counts: Counter[str] = Counter()
-
-    class Count(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            counts[str(func)] += 1
-            return func(*args, **(kwargs or {}))
-
-    with Count():
-        call(*values)
-    return dict(counts)
 
 
 def _tensors(values: list[Any]) -> list[Any]:

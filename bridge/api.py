@@ -29,7 +29,7 @@ from bridge.versions import findings
 
 __all__ = ["TARGETS", "Audit", "audit", "compile", "coverage", "inspect"]
 
-TARGETS = ("tvm", "inductor", "eager")
+TARGETS = ("tvm", "triton", "inductor", "eager")
 """The targets that have a name of their own. Any other target is a TVM target: a string or a mapping."""
 
 Make = Callable[[Graph, Compilation], CompiledGraph]
@@ -50,9 +50,10 @@ def compile(
     A module comes back as a module that shares its parameters, buffers, hooks and every other attribute; a function as
     a callable. Both offer `.ledger`, `.placement` and `.explain()`. Without a first argument this is a decorator.
 
-    target: "tvm"; "inductor" and "eager" for comparison; or a TVM target such as {"kind": "llvm", "mcpu": "core-avx2"}.
-    fallback: who takes what TVM does not, in order: ["eager"] if not given, or ["inductor", "eager"], where Inductor
-        compiles each such node by itself.
+    target: "tvm"; "triton", where Triton is asked before TVM; "inductor" and "eager" for comparison; or a TVM target
+        such as {"kind": "llvm", "mcpu": "core-avx2"}.
+    fallback: who takes what TVM does not, in order: if not given ["triton", "inductor", "eager"] on a GPU and ["eager"]
+        on a CPU. Inductor compiles each such node by itself.
     options: further fields of `Options`, or whole `Options`, which then stand for all the other arguments.
 
     Raises NotCompilable for what is neither a module nor a function or has no data to run on, UnknownTarget for a

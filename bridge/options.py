@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 from bridge.errors import BadOption
 
-FALLBACK_ON_CPU: tuple[str, ...] = ("eager",)
-FALLBACKS = ("inductor", "eager")
+DEFAULT_ORDER: Mapping[str, tuple[str, ...]] = {"cuda": ("triton", "inductor", "eager"), "cpu": ("eager",)}
+"""Who takes what TVM does not, by the kind of device. For a CPU Triton has no kernels, and Inductor compiles long."""
+
+FALLBACKS = ("triton", "inductor", "eager")
 """The backends that an order of fallbacks can name."""
 
 
@@ -17,7 +19,8 @@ FALLBACKS = ("inductor", "eager")
 class Options:
     """Options of one compilation.
 
-    target: "tvm", "inductor", "eager", or a TVM target as a string or a mapping.
+    target: "tvm"; "triton", where Triton is asked first and TVM takes the rest; "inductor" or "eager"; or a TVM target
+        as a string or a mapping.
     dynamic: as in `torch.compile`: None lets torch decide, True and False force it.
     fallback: backends that take what TVM does not, in order; the last one has to be "eager".
     library: call ATen for matrix products, convolutions, attention and topk; False makes TVM generate them.
@@ -41,16 +44,16 @@ class Options:
             raise BadOption(f"partitioner={self.partitioner!r}: choose 'min_cut' or 'default'")
         if self.dynamic not in (None, True, False):
             raise BadOption(f"dynamic={self.dynamic!r}: choose None, True or False")
-        if self.order[-1:] != ("eager",) or any(name not in FALLBACKS for name in self.order):
+        order = self.order("cpu")
+        if order[-1:] != ("eager",) or any(name not in FALLBACKS for name in order):
             names = ", ".join(map(repr, FALLBACKS))
             raise BadOption(f"fallback={self.fallback!r}: name backends among {names}, 'eager' at the end")
         if self.timeout <= 0:
             raise BadOption(f"timeout={self.timeout!r}: give seconds above zero")
 
-    @property
-    def order(self) -> tuple[str, ...]:
-        """The backends that take what TVM does not, in the order in which they are asked."""
-        return FALLBACK_ON_CPU if self.fallback is None else tuple(self.fallback)
+    def order(self, device: str) -> tuple[str, ...]:
+        """The backends that take what TVM does not, in the order in which they are asked on a kind of device."""
+        return DEFAULT_ORDER[device] if self.fallback is None else tuple(self.fallback)
 
     def updated(self, changes: Mapping[str, Any]) -> Options:
         """These options with some changed. Raises BadOption for a name that is none of them."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
@@ -17,6 +18,7 @@ from torch import fx
 from bridge.backends.eager import Eager
 from bridge.backends.inductor import Inductor
 from bridge.backends.library import Library
+from bridge.backends.triton.backend import Triton
 from bridge.backends.tvm import threads
 from bridge.backends.tvm.backend import Tvm
 from bridge.backends.tvm.build import BuildFailed, Built, build
@@ -35,37 +37,61 @@ from bridge.passes import PASSES
 from bridge.runtime.interpreter import rehearsed
 from bridge.versions import findings
 
-WAYS = {"tvm": Way.GENERATED, "library": Way.LIBRARY}
-FALLBACKS: Mapping[str, type[Backend]] = {"inductor": Inductor, "eager": Eager}
+FALLBACKS: Mapping[str, Callable[[Options, bool], Backend]] = {
+    "triton": lambda options, tries: Triton(options.cache, tries),
+    "inductor": lambda options, tries: Inductor(),
+    "eager": lambda options, tries: Eager(),
+}
+"""The backends that an order can name, by options and whether they may try what they are asked."""
+
+
+@dataclass(frozen=True)
+class Backends:
+    """Who is asked besides TVM. by_choice: before it, in order; fallbacks: after it, in order."""
+
+    by_choice: Sequence[Backend]
+    fallbacks: Sequence[Backend]
+
+    def ways(self, placement: Mapping[str, str]) -> dict[str, Way]:
+        """Which way each node runs, by its name."""
+        known = {"tvm": Way.GENERATED, **{backend.name: Way.LIBRARY for backend in self.by_choice}}
+        return {name: known.get(taker, Way.FALLBACK) for name, taker in placement.items()}
 
 
 def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
     """Make the program of one graph. Every node that does not run in TVM is an event in the ledger."""
     _record_versions(ledger)
     _install_threads(ledger)
-    graph, placement, fallbacks, library = _placed(graph, options, ledger)
-    lowered, built = _built(graph, placement, fallbacks, options, ledger)
-    return program(lowered, built, _call_outs(graph, placement, fallbacks, library, ledger), ledger)
+    graph, placement, backends = _placed(graph, options, ledger)
+    lowered, built = _built(graph, placement, backends, options, ledger)
+    return program(lowered, built, _call_outs(graph, placement, backends, ledger), ledger)
 
 
 def plan_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
     """`compile_graph` up to where something is lowered: the graph has its placement, and runs op by op in ATen."""
     _record_versions(ledger)
-    graph, placement, _, _ = _placed(graph, options, ledger)
-    return rehearsed(graph, _ways(placement))
+    graph, placement, backends = _placed(graph, options, ledger, tries=False)
+    return rehearsed(graph, backends.ways(placement))
 
 
-def _placed(graph: Graph, options: Options, ledger: Ledger) -> tuple[Graph, dict[str, str], Sequence[Backend], Library]:
-    """The graph after the passes, the backend of each of its nodes, and the backends."""
+def _placed(
+    graph: Graph, options: Options, ledger: Ledger, tries: bool = True
+) -> tuple[Graph, dict[str, str], Backends]:
+    """The graph after the passes, the backend of each of its nodes, and the backends. tries: compile to find out."""
     for improve in PASSES:
         graph = improve(graph, ledger)
-    fallbacks = [FALLBACKS[name]() for name in options.order]
-    library = Library(options.library)
-    return graph, place(graph, [Tvm(options.denied), *fallbacks], ledger, library), fallbacks, library
+    backends = _backends(options, "cuda" if "cuda" in graph.devices else "cpu", tries)
+    asked = [Tvm(options.denied), *backends.fallbacks]
+    return graph, place(graph, asked, ledger, backends.by_choice), backends
 
 
-def _ways(placement: Mapping[str, str]) -> dict[str, Way]:
-    return {name: WAYS.get(backend, Way.FALLBACK) for name, backend in placement.items()}
+def _backends(options: Options, device: str, tries: bool) -> Backends:
+    """The target "triton" asks Triton before anybody else."""
+    order, library = options.order(device), Library(options.library)
+    if options.target != "triton":
+        return Backends([library], [FALLBACKS[name](options, tries) for name in order])
+    others = [FALLBACKS[name](options, tries) for name in order if name != "triton"]
+    return Backends([FALLBACKS["triton"](options, tries), library], others)
 
 
 def _record_versions(ledger: Ledger) -> None:
@@ -87,7 +113,7 @@ def _record_once(ledger: Ledger, event: Event) -> None:
 
 
 def _built(
-    graph: Graph, placement: dict[str, str], fallbacks: Sequence[Backend], options: Options, ledger: Ledger
+    graph: Graph, placement: dict[str, str], backends: Backends, options: Options, ledger: Ledger
 ) -> tuple[Lowered, Built]:
     """Lower and build until nothing fails. A kernel that fails is split into its nodes, then they are given away."""
     apart: set[str] = set()
@@ -95,13 +121,13 @@ def _built(
     def give_away(names: Sequence[str], detail: str, kind: str) -> None:
         for node in graph.nodes:
             if node.name in names:
-                placement[node.name] = next(b.name for b in fallbacks if b.accepts(node) is None)
+                placement[node.name] = next(b.name for b in backends.fallbacks if b.accepts(node) is None)
                 ledger.record(_failure(graph, node, detail, kind, placement[node.name], started))
 
     while True:
         started = time.perf_counter()
         try:
-            lowered = lower(graph, _ways(placement))
+            lowered = lower(graph, backends.ways(placement))
             return lowered, build(lowered, options, apart)
         except NodeFailed as failed:
             give_away([failed.node.name], f"a row failed: {failed.reason}", "row failed")
@@ -130,17 +156,16 @@ def _blamed(lowered: Lowered, options: Options, apart: set[str], failed: BuildFa
 
 
 def _call_outs(
-    graph: Graph, placement: Mapping[str, str], fallbacks: Sequence[Backend], library: Backend, ledger: Ledger
+    graph: Graph, placement: Mapping[str, str], backends: Backends, ledger: Ledger
 ) -> dict[str, tuple[Callable[..., Any], Mapping[str, int]]]:
     """What runs each node that TVM does not, and what it dispatches. Where a backend fails the next one takes over."""
     made: dict[str, tuple[Callable[..., Any], Mapping[str, int]]] = {}
+    order = [*backends.by_choice, *backends.fallbacks]
     for node in graph.nodes:
         taker = placement.get(node.name, "tvm")
-        if taker == library.name:
-            made[node.name] = library.build(node)
-        elif taker != "tvm":
-            first = next(n for n, backend in enumerate(fallbacks) if backend.name == taker)
-            made[node.name] = _first_built(graph, node, fallbacks[first:], ledger)
+        if taker != "tvm":
+            first = next(n for n, backend in enumerate(order) if backend.name == taker)
+            made[node.name] = _first_built(graph, node, order[first:], ledger)
     return made
 
 

@@ -32,8 +32,8 @@ FLOORS = {
 """The floor of each room. What has no line of its own (api, cli, demo) is the top room, `bridge`."""
 
 
-OPEN = ("bridge", "bridge.errors", "bridge.ledger", "bridge.signatures", "bridge.touched")
-"""The rooms that experiments may use; and they may run what may crash in a worker, as the bridge does."""
+OPEN = ("bridge", "bridge.errors", "bridge.ledger", "bridge.signatures", "bridge.touched", "bridge.backends.triton")
+"""The rooms that experiments may use, kernels to time them; and they may run what may crash in a worker."""
 
 
 def room(module: str) -> str:

@@ -124,8 +124,8 @@ def _code() -> str:
 
 
 def tvm_target(target: str | Mapping[str, Any]) -> Any:
-    """TVM's description of the hardware: the host's processor for "tvm", else what the user gave."""
-    if target == "tvm":
+    """TVM's description of the hardware: the host's processor for a target by name, else what the user gave."""
+    if target in ("tvm", "triton"):
         return {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()}
     return dict(target) if isinstance(target, Mapping) else target
 

@@ -43,7 +43,7 @@ def sizes_at_capture(node: fx.Node) -> tuple[tuple[int | str, ...], ...]:
     tensors = input_tensors(node)
     if not any(isinstance(size, SYMBOLIC) for tensor in tensors for size in tensor.shape):
         return ()
-    return tuple(tuple(_size(size) for size in tensor.shape) for tensor in tensors)
+    return tuple(tuple(hint_of(size) for size in tensor.shape) for tensor in tensors)
 
 
 def refused_call(node: fx.Node) -> dict[str, Any]:
@@ -52,7 +52,8 @@ def refused_call(node: fx.Node) -> dict[str, Any]:
     return {"shapes": shapes, "dtypes": dtypes, "call": call_text(node), "sizes": sizes_at_capture(node)}
 
 
-def _size(size: Any) -> int | str:
+def hint_of(size: Any) -> Any:
+    """What a symbolic size was at capture; its name where it has no such number. Any other size as it is."""
     if isinstance(size, SYMBOLIC):
         hint: Any = size.node.hint
         return hint if size.node.has_hint() else str(size)

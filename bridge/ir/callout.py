@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,12 +27,17 @@ def callout(node: fx.Node) -> tuple[Callable[..., Any], dict[str, int]]:
         return _with_token(node), _dispatched(node)
     if not node.kwargs and list(node.args) == inputs:
         return node.target, _dispatched(node)  # type: ignore[return-value]
-    names = {source: f"x{position}" for position, source in enumerate(inputs)}
-    scope: dict[str, Any] = {"op": node.target}
-    arguments = [_text(argument, names, scope) for argument in node.args]
-    arguments += [f"{name}={_text(value, names, scope)}" for name, value in node.kwargs.items()]
+    return calling(node, node.target, node.args, node.kwargs), _dispatched(node)
+
+
+def calling(node: fx.Node, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+    """A function of the values of `callout_inputs(node)` that calls another one with arguments as a graph has them."""
+    names = {source: f"x{position}" for position, source in enumerate(callout_inputs(node))}
+    scope: dict[str, Any] = {"op": function}
+    arguments = [_text(argument, names, scope) for argument in args]
+    arguments += [f"{name}={_text(value, names, scope)}" for name, value in kwargs.items()]
     text = f"lambda {', '.join(names.values())}: op({', '.join(arguments)})"
-    return eval(compile(text, f"<call-out {node.name}>", "eval"), scope), _dispatched(node)
+    return eval(compile(text, f"<call-out {node.name}>", "eval"), scope)
 
 
 def effect_of(node: fx.Node) -> Any | None:
@@ -42,12 +47,8 @@ def effect_of(node: fx.Node) -> Any | None:
 
 def _with_token(node: fx.Node) -> Callable[..., Any]:
     """The op by itself, since a program keeps its order, and an empty tensor as the token that goes."""
-    names = {source: f"x{position}" for position, source in enumerate(callout_inputs(node))}
-    scope: dict[str, Any] = {"op": node.args[1], "with_token": _and_token}
-    arguments = [_text(argument, names, scope) for argument in node.args[2:]]
-    arguments += [f"{name}={_text(value, names, scope)}" for name, value in node.kwargs.items()]
-    text = f"lambda {', '.join(names.values())}: with_token(op({', '.join(arguments)}))"
-    return eval(compile(text, f"<call-out {node.name}>", "eval"), scope)
+    op: Any = node.args[1]
+    return calling(node, lambda *args, **kwargs: _and_token(op(*args, **kwargs)), node.args[2:], node.kwargs)
 
 
 def _and_token(made: Any) -> tuple[Any, ...]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import fx
 
+from bridge.ir.shapes import tensors_of
+
 Boxed = Callable[[list[Any]], Sequence[Any]]
 """A compiled graph: takes its inputs in a list, which it empties, and returns the outputs in order."""
 
@@ -57,6 +59,11 @@ class Graph:
     def nodes(self) -> list[fx.Node]:
         """The nodes in program order."""
         return list(self.module.graph.nodes)
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """The kinds of devices that its tensors are on ("cpu", "cuda")."""
+        return frozenset(tensor.device.type for node in self.nodes for tensor in tensors_of(node))
 
 
 @dataclass(frozen=True)

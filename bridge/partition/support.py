@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import fx
 
@@ -13,25 +14,53 @@ from bridge.ir.nodes import computes, op_name
 from bridge.ir.provenance import source_line
 from bridge.ledger import Event, Ledger
 
+FOUND_OUT = ("slower", "build failed")
+"""The kinds of refusal by which a backend tells what it found out by trying; anybody's is worth telling."""
 
-def place(graph: Graph, backends: Sequence[Asked], ledger: Ledger, library: Asked | None = None) -> dict[str, str]:
+
+def place(graph: Graph, backends: Sequence[Asked], ledger: Ledger, by_choice: Sequence[Asked] = ()) -> dict[str, str]:
     """The name of the backend that takes each computing node, by the node's name.
 
     The backends are asked in order and the first that accepts takes the node. That the first of them refuses is a
-    dead end: one event. What `library` accepts goes there by choice, before anybody is asked, without an event.
+    dead end: one event. What one of `by_choice` accepts goes there before anybody is asked; that is no dead end.
     """
     placement: dict[str, str] = {}
     for node in graph.nodes:
         if not computes(node):
             continue
-        if library is not None and library.accepts(node) is None:
-            placement[node.name] = library.name
-            continue
-        taker, refusal = _ask(node, backends)
-        if refusal is not None:
-            ledger.record(refusal_event(graph, node, refusal, taker))
+        taker, refusals = _taker(node, by_choice)
+        reasons = [refusal for refusal in refusals if refusal.kind == "build failed"]
+        if taker is None:
+            taker, refusals = _taker(node, backends)
+            reasons += _told(refusals)
+        if taker is None:
+            names = ", ".join(backend.name for backend in backends)
+            raise ValueError(
+                f"none of the backends ({names}) takes {op_name(node)} at {source_line(node)}; end with eager"
+            )
+        for reason in reasons:
+            ledger.record(refusal_event(graph, node, reason, taker))
         placement[node.name] = taker
     return placement
+
+
+def _taker(node: fx.Node, backends: Sequence[Asked]) -> tuple[str | None, list[Refusal]]:
+    """The first that takes the node, and why those before it do not."""
+    refusals: list[Refusal] = []
+    for backend in backends:
+        refusal = backend.accepts(node)
+        if refusal is None:
+            return backend.name, refusals
+        refusals.append(refusal)
+    return None, refusals
+
+
+def _told(refusals: Sequence[Refusal]) -> list[Refusal]:
+    """Why the first of the backends did not take a node, with what others found out when they tried."""
+    if not refusals:
+        return []
+    first, *others = refusals
+    return [replace(first, detail="; ".join([first.detail, *(r.detail for r in others if r.kind in FOUND_OUT)]))]
 
 
 def refusal_event(graph: Graph, node: fx.Node, refusal: Refusal, taker: str) -> Event:
@@ -48,16 +77,3 @@ def refusal_event(graph: Graph, node: fx.Node, refusal: Refusal, taker: str) -> 
         node=node.name,
         **refused_call(node),
     )
-
-
-def _ask(node: fx.Node, backends: Sequence[Asked]) -> tuple[str, Refusal | None]:
-    """Who takes the node, and why the first of the backends did not."""
-    first: Refusal | None = None
-    for position, backend in enumerate(backends):
-        refusal = backend.accepts(node)
-        if refusal is None:
-            return backend.name, first
-        if position == 0:
-            first = refusal
-    names = ", ".join(backend.name for backend in backends)
-    raise ValueError(f"none of the backends ({names}) takes {op_name(node)} at {source_line(node)}; end with eager")

@@ -57,7 +57,7 @@ def by_op(graph: Graph, placement: dict[str, str]) -> dict[str, str]:
 def test_the_first_that_accepts_takes_the_node_and_a_refusal_is_one_event(graph: Graph) -> None:
     tvm, inductor = Picky("tvm", frozenset({"aten.sort.default"})), Picky("inductor", frozenset({"aten.sort.default"}))
     ledger = Ledger()
-    placed = by_op(graph, place(graph, [tvm, inductor, Eager()], ledger, Library()))
+    placed = by_op(graph, place(graph, [tvm, inductor, Eager()], ledger, [Library()]))
     assert placed["aten.sort.default"] == "eager"
     assert placed["aten.exp.default"] == placed["aten.add.Tensor"] == "tvm"
     assert placed["aten.mm.default"] == placed["aten.native_dropout.default"] == "library"
@@ -72,7 +72,7 @@ def test_the_first_that_accepts_takes_the_node_and_a_refusal_is_one_event(graph:
 
 def test_without_the_vendors_library_only_random_ops_are_called_out(graph: Graph) -> None:
     ledger = Ledger()
-    placed = by_op(graph, place(graph, [Picky("tvm", frozenset()), Eager()], ledger, Library(vendor=False)))
+    placed = by_op(graph, place(graph, [Picky("tvm", frozenset()), Eager()], ledger, [Library(vendor=False)]))
     assert placed["aten.mm.default"] == "tvm"
     assert placed["aten.native_dropout.default"] == "library"
     assert len(ledger) == 0
@@ -87,9 +87,30 @@ def test_a_product_of_small_matrices_is_no_librarys() -> None:
             graph = graph_of(
                 products, torch.ones(32, 32), torch.ones(32, columns), torch.ones(columns), dynamic=dynamic
             )
-            placed = by_op(graph, place(graph, [Picky("tvm", frozenset())], Ledger(), Library()))
+            placed = by_op(graph, place(graph, [Picky("tvm", frozenset())], Ledger(), [Library()]))
             taken = {placed[f"aten.{name}.default"] for name in ("mm", "addmm", "bmm", "baddbmm")}
             assert taken == {"library" if dynamic else takes}
+
+
+class Slow(Picky):
+    """A backend that has tried what it refuses."""
+
+    def accepts(self, node: fx.Node) -> Refusal | None:
+        kind = "build failed" if op_name(node) == "aten.exp.default" else "slower"
+        return Refusal(DeadEnd.MAINTENANCE, f"{self.name} tried", kind)
+
+
+def test_what_others_found_out_by_trying_is_told_with_the_reason(graph: Graph) -> None:
+    ledger = Ledger()
+    place(graph, [Picky("tvm", frozenset({"aten.sort.default"})), Slow("triton", frozenset()), Eager()], ledger)
+    assert [event.detail for event in ledger] == ["tvm has no aten.sort.default; triton tried"]
+
+
+def test_a_failed_build_of_what_is_asked_by_choice_is_an_event_and_a_slower_kernel_is_none(graph: Graph) -> None:
+    ledger = Ledger()
+    tvm = Picky("tvm", frozenset())
+    assert set(place(graph, [tvm], ledger, [Slow("triton", frozenset())]).values()) == {"tvm"}
+    assert [(event.op, event.backend) for event in ledger] == [("aten.exp.default", "tvm")]
 
 
 def test_sizes_and_picks_are_not_placed() -> None:

@@ -14,6 +14,9 @@ from typing import Any
 _DEEPEST = 8
 """How many imports a name is followed through."""
 
+_LONGEST = 160
+"""Characters of a value that are told."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -28,8 +31,12 @@ class Found:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of the text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:10]
+        return fingerprint(self.text)
+
+
+def fingerprint(text: str) -> str:
+    """A few characters that differ where the text does."""
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 class Sources:
@@ -43,7 +50,7 @@ class Sources:
     def find(self, name: str) -> Found | None:
         """The definition of a dotted name, through whatever modules import it from one another."""
         parts = name.split(".")
-        for length in range(len(parts) - 1, 0, -1):
+        for length in range(len(parts), 0, -1):
             module = ".".join(parts[:length])
             if self._files(module):
                 return self._in_module(module, parts[length:], 0)
@@ -70,18 +77,22 @@ class Sources:
     def _tree(self, file: str) -> ast.Module | None:
         if file not in self._read:
             text = self.text(file)
-            self._read[file] = None if text is None else ast.parse(text)
+            self._read[file] = None if text is None else _parsed(text)
         return self._read[file]
 
     def _in_module(self, module: str, path: list[str], depth: int) -> Found | None:
-        for file in self._files(module):
+        files = self._files(module)
+        if not path:
+            return Found(files[0], "a module", ast.Pass()) if files else None
+        for file in files:
             tree = self._tree(file)
             assert tree is not None, "it was just read"
             is_package = "/__init__." in file
             found = self._in_body(list(_statements(tree)), path, file, module, is_package, depth)
             if found is not None:
                 return found
-        return None
+        inner = f"{module}.{path[0]}"
+        return self._in_module(inner, path[1:], depth + 1) if files and self._files(inner) else None
 
     def _in_body(
         self, body: list[ast.stmt], path: list[str], file: str, module: str, is_package: bool, depth: int
@@ -94,6 +105,8 @@ class Sources:
             if isinstance(statement, ast.ImportFrom):
                 origin = _absolute(statement, module, is_package)
                 original = next(a.name for a in statement.names if (a.asname or a.name) == name)
+                if origin.split(".")[0] != module.split(".")[0]:
+                    return Found(file, f"from {origin}", statement)  # another package is not looked into
                 found = self._in_module(origin, [original, *rest], depth + 1)
             elif rest and isinstance(statement, ast.ClassDef):
                 found = self._in_class(statement, rest, file, module, is_package, depth)
@@ -131,7 +144,8 @@ def described(statement: ast.AST) -> str:
         return f"class({bases}) {described(maker) if (maker := constructor(statement)) else ''}".rstrip()
     value = getattr(statement, "value", None)
     if value is not None:
-        return f"= {ast.unparse(value)}"
+        text = f"= {ast.unparse(value)}"
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… {fingerprint(text)}"
     annotation = getattr(statement, "annotation", None)
     return "a module" if annotation is None else f": {ast.unparse(annotation)}"
 
@@ -183,6 +197,14 @@ def _parameters(arguments: ast.arguments) -> str:
         if isinstance(node, ast.arg):
             node.annotation = None
     return ast.unparse(bare.args)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    """None for a file that is damaged, or written for a newer Python."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _statements(scope: ast.AST) -> Iterator[ast.stmt]:

@@ -6,8 +6,11 @@ Nothing of torch is imported here, so that the list can be read where torch is a
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from bridge.signatures import Found, Sources
 
 MOST_NAMES = 25
 """As many private names may training stand on: each is one that torch may change without a word."""
@@ -30,6 +33,25 @@ class Touched:
     written: str = ""
     mentioned: str = ""
     without: str = ""
+
+    def found(self, sources: Sources) -> Found | None:
+        """What the name is in these sources of torch's; None where they do not have it."""
+        if self.mentioned:
+            text = sources.text(self.mentioned) or ""
+            there = self.name.rpartition(".")[2] in text
+            return Found(self.mentioned, "mentioned", ast.Pass()) if there else None
+        named = sources.find(self.name)
+        return sources.find(self.written) if named is not None and self.written else named
+
+    def call(self, series: str) -> str:
+        """How the adapter for a series calls it; "" where it is not called."""
+        fitting = [since for since in self.calls if not since or numbers(since) <= numbers(series)]
+        return self.calls[fitting[-1]] if fitting else ""
+
+
+def numbers(series: str) -> tuple[int, ...]:
+    """A series as numbers to order it by: "2.9" stands before "2.11"."""
+    return tuple(int(part) for part in series.split("."))
 
 
 def _called(name: str, call: str, **more: str) -> Touched:

@@ -81,18 +81,6 @@ def test_ops_lists_every_row() -> None:
     assert f"{len(own)} overloads" in done.stdout
 
 
-def test_doctor_compiles_a_kernel() -> None:
-    done = bridge("doctor")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "compiled and run, forward and backward" in done.stdout
-
-
-def test_doctor_names_what_is_wrong() -> None:
-    done = bridge("doctor", CXX="no-such-compiler")
-    assert done.returncode == 1
-    assert "there is no no-such-compiler: install g++, or set CXX" in done.stdout
-
-
 def test_an_unknown_task_lists_the_known_ones() -> None:
     done = bridge("demo", "--task", "chess")
     assert done.returncode == 2

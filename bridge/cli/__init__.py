@@ -1,6 +1,6 @@
-"""The command line: `bridge demo`, `coverage`, `bench`, `report`, `cache`, `ops`, `doctor`."""
+"""The command line: `bridge demo`, `coverage`, `conform`, `bench`, `report`, `cache`, `ops`, `doctor`."""
 
-from bridge.cli import bench, commands, coverage
+from bridge.cli import bench, commands, conform, coverage
 from bridge.cli.app import app, main
 
-__all__ = ["app", "bench", "commands", "coverage", "main"]
+__all__ = ["app", "bench", "commands", "conform", "coverage", "main"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from bridge.cli.app import app, complain, console
+
+if TYPE_CHECKING:
+    from bridge.doctor import Check
 
 
 @app.command()
@@ -101,18 +106,29 @@ def ops() -> None:
 
 
 @app.command()
-def doctor() -> None:
-    """Show the versions of everything, what is wrong with them, and whether a kernel compiles and runs."""
-    from bridge.doctor import examine
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False) -> None:
+    """Look at versions, tools, torch's and TVM's private names and each way of running; say what to do where needed."""
+    from bridge.doctor import State, examine
 
-    checks = examine()
-    table = Table.grid(padding=(0, 2))
-    for check in checks:
-        mark = "[green]ok[/]" if check.ok else "[red]wrong[/]"
-        table.add_row(mark, check.name, escape(check.detail))
-    console.print(table)
-    if not all(check.ok for check in checks):
+    checks: list[Check] = []
+    for check in examine():
+        if not as_json:
+            _print_check(check, is_first=not checks or checks[-1].group != check.group)
+        checks.append(check)
+    if as_json:
+        print(json.dumps([asdict(check) for check in checks], indent=1))
+    if any(check.state is State.WRONG for check in checks):
         raise typer.Exit(1)
+
+
+def _print_check(check: Check, is_first: bool) -> None:
+    if is_first:
+        console.print(f"\n[bold]{check.group}[/]")
+    colour = {"ok": "green", "note": "yellow", "wrong": "red"}[check.state]
+    text = f"  [{colour}]{check.state:<5}[/] {escape(check.name)}: {escape(check.detail)}"
+    console.print(text, soft_wrap=True, highlight=False)
+    if check.remedy:
+        console.print(f"        → {escape(check.remedy)}", soft_wrap=True, highlight=False)
 
 
 def _need(*modules: str) -> None:

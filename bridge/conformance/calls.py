@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +19,16 @@ from bridge.passes.decompose import decompositions
 
 ENOUGH = 6
 """Calls that are tried for an overload."""
+
+FEW_TYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16)
+TYPES = (
+    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
+    torch.uint8, torch.bool, torch.complex64,
+)  # fmt: skip
+"""The types that samples are made in."""
+
+SMALL = 20_000
+"""Elements of the calls that are looked at, all tensors together."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,20 @@ class Call:
     @property
     def tensors(self) -> list[torch.Tensor]:
         return [v for v in tree_flatten((self.args, self.kwargs))[0] if isinstance(v, torch.Tensor)]
+
+    @property
+    def elements(self) -> int:
+        return sum(tensor.numel() for tensor in self.tensors)
+
+    @property
+    def type_name(self) -> str:
+        """The type that the call is one in: its result's if an argument has it too, else its first float's."""
+        made = [v for v in tree_flatten(self())[0] if isinstance(v, torch.Tensor)]
+        given = [tensor.dtype for tensor in self.tensors]
+        telling = [t.dtype for t in made[:1] if not given or t.dtype in given] + [
+            d for d in given if d.is_floating_point
+        ]
+        return str((telling or given)[0]).removeprefix("torch.")
 
     def __str__(self) -> str:
         def said(v: Any) -> str:
@@ -75,14 +99,33 @@ class Recorder(TorchDispatchMode):
 def calls_of(op: OpOverload) -> list[Call]:
     """A few calls of an overload: its own samples, and those of the ops that it is related to or named like."""
     torch.manual_seed(0)
-    own = [Call(op, args, kwargs) for args in OWN.get(op, list)() for kwargs in KEYWORDS.get(op, [{}])]
+    return own_calls(op) + spread(recorded(op, FEW_TYPES))
+
+
+@cache
+def calls_by_type(op: OpOverload, of_each: int) -> dict[str, list[Call]]:
+    """So many calls of an overload in each type that torch has samples in, by the type's name."""
+    torch.manual_seed(0)
+    found: dict[str, list[Call]] = {}
+    for call in own_calls(op) + [c for c in recorded(op, TYPES) if c.elements < SMALL]:
+        found.setdefault(call.type_name, []).append(call)
+    return {name: evenly(calls, of_each) for name, calls in found.items()}
+
+
+def own_calls(op: OpOverload) -> list[Call]:
+    """The calls that are written down for an overload."""
+    return [Call(op, args, kwargs) for args in OWN.get(op, list)() for kwargs in KEYWORDS.get(op, [{}])]
+
+
+def recorded(op: OpOverload, types: Sequence[torch.dtype]) -> list[Call]:
+    """The calls that torch's samples in these types make."""
     names = RELATED.get(op, ())
     recorder = Recorder(op)
     for info in op_db:
         if info.name in names or (not names and op._schema.name.split("::")[1] in aliases(info)):
-            for dtype in (torch.float32, torch.int64, torch.bool, torch.bfloat16):
+            for dtype in types:
                 record(recorder, info, dtype)
-    return own + spread(list(recorder.calls.values()))
+    return list(recorder.calls.values())
 
 
 def aliases(info: Any) -> tuple[str, ...]:
@@ -113,6 +156,10 @@ def first(count: int, samples: Iterator[Any]) -> Iterator[Any]:
 
 def spread(calls: list[Call]) -> list[Call]:
     """A few calls from all over the list, no large ones."""
-    small = [c for c in calls if sum(t.numel() for t in c.tensors) < 20_000]
-    step = max(1, len(small) // ENOUGH)
-    return small[::step][: ENOUGH + 2]
+    small = [c for c in calls if c.elements < SMALL]
+    return small[:: max(1, len(small) // ENOUGH)][: ENOUGH + 2]
+
+
+def evenly(calls: list[Call], count: int) -> list[Call]:
+    """So many from all over the list, the first among them."""
+    return calls[:: max(1, -(-len(calls) // count))][:count]

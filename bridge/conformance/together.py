@@ -32,7 +32,7 @@ class Together:
         self._symbolic = symbolic
         self._mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
         self._graph = fx.Graph()
-        self._inputs: list[torch.Tensor] = []
+        self.inputs: list[torch.Tensor] = []
         entered = [self._entered(call) for call in calls]
         self.nodes = [self._called(call, *arguments) for call, arguments in zip(calls, entered, strict=True)]
         self._picks = [self._results(node) for node in self.nodes]
@@ -43,14 +43,14 @@ class Together:
         return tree_unflatten([self._placeholder(v) if isinstance(v, torch.Tensor) else v for v in leaves], spec)
 
     def _placeholder(self, value: torch.Tensor) -> fx.Node:
-        node = self._graph.placeholder(f"x{len(self._inputs)}")
+        node = self._graph.placeholder(f"x{len(self.inputs)}")
         if self._symbolic:
             dynamic = [DimDynamic.DYNAMIC if n > 1 else DimDynamic.STATIC for n in value.shape]
             how: dict[str, Any] = {"symbolic_context": StatelessSymbolicContext(dynamic_sizes=dynamic)}
         else:
             how = {"static_shapes": True}
         node.meta["val"] = self._mode.from_tensor(value, source=ConstantSource(node.name), **how)
-        self._inputs.append(value)
+        self.inputs.append(value)
         return node
 
     def _called(self, call: Call, args: Any, kwargs: Any) -> fx.Node:
@@ -75,9 +75,9 @@ class Together:
     def graph(self) -> Graph:
         module = fx.GraphModule(torch.nn.Module(), self._graph)
         outputs = sum(len(p) for p in self._picks)
-        return Graph("calls", Phase.INFERENCE, module, (Role.INPUT,) * len(self._inputs), (Role.OUTPUT,) * outputs)
+        return Graph("calls", Phase.INFERENCE, module, (Role.INPUT,) * len(self.inputs), (Role.OUTPUT,) * outputs)
 
-    def _sorted(self, results: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
+    def by_call(self, results: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
         """Results by call."""
         left = iter(results)
         return [[next(left) for _ in picks] for picks in self._picks]
@@ -86,7 +86,7 @@ class Together:
         """What TVM's virtual machine makes of what the rows made."""
         graph = self.graph()
         lowered = lower(graph, {node.name: Way.GENERATED for node in self.nodes})
-        return self._sorted(machine(lowered.module)(self._inputs))
+        return self.by_call(machine(lowered.module)(self.inputs))
 
     def as_a_program(self) -> list[list[torch.Tensor]]:
         """What the bridge's own kernels make of it. Raises AssertionError if any call went elsewhere."""
@@ -95,4 +95,4 @@ class Together:
         elsewhere = [e for e in ledger if e.kind != "copied"]
         assert not elsewhere, "\n".join(f"{e.op} {e.kind}: {e.detail}" for e in elsewhere)
         assert set(compiled.placement.values()) <= {Way.GENERATED}, compiled.placement
-        return self._sorted(compiled.run(list(self._inputs)))
+        return self.by_call(compiled.run(list(self.inputs)))

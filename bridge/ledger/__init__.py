@@ -2,6 +2,6 @@
 
 from bridge.ledger.event import DeadEnd, Event
 from bridge.ledger.ledger import Ledger
-from bridge.ledger.record import Measure, PeerAnswer, Placement, Record, Way
+from bridge.ledger.record import End, Measure, PeerAnswer, Placement, Record, Trial, Way
 
-__all__ = ["DeadEnd", "Event", "Ledger", "Measure", "PeerAnswer", "Placement", "Record", "Way"]
+__all__ = ["DeadEnd", "End", "Event", "Ledger", "Measure", "PeerAnswer", "Placement", "Record", "Trial", "Way"]

@@ -18,10 +18,10 @@ from typing import Any
 
 from bridge.errors import LedgerFormatError
 from bridge.ledger.event import DeadEnd, Event
-from bridge.ledger.record import Measure, PeerAnswer, Placement, Record, Way
+from bridge.ledger.record import End, Measure, PeerAnswer, Placement, Record, Trial, Way
 
 FORMAT = "bridge-ledger"
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ class LedgerFile:
     @property
     def measures(self) -> tuple[Measure, ...]:
         return tuple(record for record in self.records if isinstance(record, Measure))
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        return tuple(record for record in self.records if isinstance(record, Trial))
 
 
 def write(path: str | Path, records: Iterable[Record], about: Mapping[str, str] | None = None) -> None:
@@ -190,6 +194,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "float | None": float,
     "DeadEnd": DeadEnd,
     "Way": Way,
+    "End": End,
     "tuple[str, ...]": _tuple_of(_exactly(str)),
     "tuple[float, ...]": _tuple_of(float),
     "tuple[tuple[int | str, ...], ...]": _tuple_of(_tuple_of(_size)),
@@ -198,5 +203,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 _KINDS: dict[str, tuple[type, dict[str, Callable[[Any], Any]]]] = {
     cls.__name__.lower(): (cls, {field.name: _READERS[str(field.type)] for field in fields(cls)})
-    for cls in (Event, Placement, Measure, PeerAnswer)
+    for cls in (Event, Placement, Measure, PeerAnswer, Trial)
 }

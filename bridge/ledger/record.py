@@ -1,4 +1,4 @@
-"""What a ledger file holds besides events: how the nodes ran, what was measured, and what others have."""
+"""What a ledger file holds besides events: how nodes ran, what was measured, what others have, what calls came to."""
 
 from __future__ import annotations
 
@@ -66,4 +66,33 @@ class PeerAnswer:
     model: str = ""
 
 
-Record = Event | Placement | Measure | PeerAnswer
+class End(StrEnum):
+    """What can become of a call that an importer is given."""
+
+    RIGHT = "right"
+    REFUSED = "refused"
+    RAISED = "raised"
+    WRONG = "wrong"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of calls of one overload that were given to an importer, those of one type, variant and end.
+
+    op: the ATen overload. importer: who converted them ("bridge", "tvm"). end: "refused" where it said that it does not
+    take them. dtype: the type that they are in, "float32". variant: what was changed of torch's own samples.
+    detail: the reason, or what is wrong with the first of them.
+    """
+
+    op: str
+    importer: str
+    end: End
+    calls: int
+    dtype: str = ""
+    variant: str = ""
+    detail: str = ""
+    model: str = ""
+
+
+Record = Event | Placement | Measure | PeerAnswer | Trial

@@ -13,10 +13,14 @@ FOLDERS = ("bridge", "frontends", "backends")
 
 @dataclass(frozen=True)
 class Use:
-    """A dotted name, and a file and line that uses it."""
+    """A dotted name, and a file and line that uses it.
+
+    call: the shape of the call if it is called there, "f(_, _, key=_)"; "" where arguments are spread from a list.
+    """
 
     name: str
     place: str
+    call: str = ""
 
 
 def uses(package: str, doors: Mapping[str, str] | None = None, root: Path = ROOT) -> Iterator[Use]:
@@ -40,6 +44,7 @@ def private(name: str) -> bool:
 def _of_file(path: Path, package: str, doors: Mapping[str, str], root: Path) -> Iterator[Use]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     known = imported(tree)
+    calls = {id(node.func): _shape(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     inside = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -54,7 +59,13 @@ def _of_file(path: Path, package: str, doors: Mapping[str, str], root: Path) -> 
             door = next((door for door in doors if name == door or name.startswith(f"{door}.")), None)
             name = name if door is None else doors[door] + name.removeprefix(door)
             if name.split(".")[0] == package:
-                yield Use(name, f"{path.relative_to(root)}:{node.lineno}")
+                yield Use(name, f"{path.relative_to(root)}:{node.lineno}", calls.get(id(node), ""))
+
+
+def _shape(call: ast.Call) -> str:
+    spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+    given = ["_"] * len(call.args) + [f"{keyword.arg}=_" for keyword in call.keywords]
+    return "" if spread else f"f({', '.join(given)})"
 
 
 def imported(tree: ast.Module) -> dict[str, str]:

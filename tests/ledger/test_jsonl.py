@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import LedgerFormatError
-from bridge.ledger import DeadEnd, Event, Measure, PeerAnswer, Placement, Way
+from bridge.ledger import DeadEnd, End, Event, Measure, PeerAnswer, Placement, Trial, Way
 from bridge.ledger.jsonl import SCHEMA, append, read, write
 
 TEXT = st.text(max_size=20)
@@ -51,6 +51,17 @@ PLACEMENTS = st.builds(
     seconds=st.none() | st.floats(allow_nan=False),
 )
 PEERS = st.builds(PeerAnswer, peer=TEXT, op=TEXT, has=st.booleans(), detail=TEXT, model=TEXT)
+TRIALS = st.builds(
+    Trial,
+    op=TEXT,
+    importer=TEXT,
+    end=st.sampled_from(End),
+    calls=COUNT,
+    dtype=TEXT,
+    variant=TEXT,
+    detail=TEXT,
+    model=TEXT,
+)
 MEASURES = st.builds(
     Measure,
     name=TEXT,
@@ -59,7 +70,7 @@ MEASURES = st.builds(
     target=TEXT,
     model=TEXT,
 )
-RECORDS = st.lists(EVENTS | PLACEMENTS | MEASURES | PEERS, max_size=5)
+RECORDS = st.lists(EVENTS | PLACEMENTS | MEASURES | PEERS | TRIALS, max_size=5)
 ONE = Event(DeadEnd.COVERAGE, "aten.sort.default", "no row", source="model.py:3 in forward: torch.sort(x)")
 
 

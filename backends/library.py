@@ -12,6 +12,8 @@ from torch import fx
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout, effect_of
 from bridge.ir.nodes import draws, op_name
+from bridge.ir.shapes import tensors_of
+from bridge.ir.views import is_view
 from bridge.ledger import DeadEnd
 
 aten = torch.ops.aten
@@ -31,10 +33,22 @@ VENDOR = frozenset(
         aten._scaled_dot_product_efficient_attention.default,
         aten._scaled_dot_product_efficient_attention_backward.default,
         aten.topk.default,
+        aten._fft_c2c.default,
+        aten._fft_c2r.default,
+        aten._fft_r2c.default,
+        aten._linalg_eigh.default,
+        aten._linalg_eigvals.default,
+        aten._linalg_svd.default,
+        aten.linalg_cholesky_ex.default,
+        aten.linalg_eig.default,
+        aten.linalg_ldl_factor_ex.default,
+        aten.linalg_ldl_solve.default,
+        aten.ormqr.default,
     }
 )
-"""Matrix products, convolutions and attention: oneDNN, MKL, cuBLAS and cuDNN have them. And the choice of the largest:
-ATen's partial sort is quick, and which of equal elements it takes decides what a model with such a choice computes."""
+"""Matrix products, convolutions and attention: oneDNN, MKL, cuBLAS and cuDNN have them. Fourier transforms, which MKL
+has, and LAPACK's factors of matrices. And the choice of the largest: ATen's partial sort is quick, and which of equal
+elements it takes decides what a model with such a choice computes."""
 
 
 PRODUCTS = {aten.mm.default: 0, aten.addmm.default: 1, aten.bmm.default: 0, aten.baddbmm.default: 1}
@@ -60,6 +74,7 @@ class Library:
     """Takes what `VENDOR` names, but small products, if `vendor`; random ops and checks always.
 
     Random ops are torch's own: drawn in program order from torch's generator, a seed means what it means in eager.
+    Views of complex tensors too, which cost nothing and which no kernel can hold.
     """
 
     name = "library"
@@ -71,10 +86,20 @@ class Library:
         vendors = self.vendor and node.target in VENDOR and not is_small_product(node)
         if draws(node) or (effect_of(node) or node.target) in CHECKS or vendors:
             return None
+        if is_view(node) and any(tensor.is_complex() for tensor in tensors_of(node)):
+            return None
         return Refusal(DeadEnd.COVERAGE, f"{op_name(node)} is not called from a library", "no library")
 
     def build(self, node: fx.Node) -> tuple[Callable[..., Any], dict[str, int]]:
-        return callout(node)
+        function, dispatched = callout(node)
+        return (as_pairs if node.target is aten.view_as_real.default else function), dispatched
+
+
+def as_pairs(whole: torch.Tensor) -> torch.Tensor:
+    """`view_as_real` also of what torch conjugates by a flag, or holds zeros of without any memory."""
+    if whole.is_conj():
+        whole = whole.resolve_conj()
+    return torch.view_as_real(torch.zeros_like(whole) if whole._is_zerotensor() else whole)
 
 
 def is_small_product(node: fx.Node) -> bool:
@@ -83,4 +108,5 @@ def is_small_product(node: fx.Node) -> bool:
         return False
     result, factor = node.meta["val"], node.args[PRODUCTS[node.target]].meta["val"]  # type: ignore[union-attr]
     sizes = [*result.shape, factor.shape[-1]]
-    return result.device.type == "cpu" and all(isinstance(n, int) for n in sizes) and math.prod(sizes) <= SMALL
+    held = result.device.type == "cpu" and not result.is_complex()
+    return held and all(isinstance(n, int) for n in sizes) and math.prod(sizes) <= SMALL

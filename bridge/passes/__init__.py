@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bridge.ir.joint import Graph
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import canonicalise
+from bridge.passes.take_apart import take_apart
 
-PASSES: tuple[Callable[[Graph, Ledger], Graph], ...] = (canonicalise,)
+PASSES: tuple[Callable[[Graph, Ledger], Graph], ...] = (canonicalise, take_apart)
 """Every pass over a graph that is about to be lowered, in order."""

@@ -17,7 +17,7 @@ import bridge
 from bridge.conformance.elements import differing
 from bridge.ledger import DeadEnd, Event, Measure, Placement, Record, Way
 from experiments.conformance.samples import Sample, samples
-from experiments.coverage.exact import Draws, in_float64, widened
+from experiments.coverage.exact import WIDER, Draws, in_float64, widened
 
 WRONG, RAISED, CRASHED, NOT_CAPTURED, NO_SAMPLE = "wrong result", "raised", "crashed", "uncaptured", "no sample"
 """Kinds of the events that say what became of an entry."""
@@ -81,8 +81,7 @@ def exact(sample: Sample, draws: Draws, eager: Result) -> Result:
 
 def _with_wider_types(arguments: Any) -> Any:
     """With float64 for each type that is asked for by argument."""
-    wider = {torch.float32: torch.float64, torch.bfloat16: torch.float64, torch.complex64: torch.complex128}
-    return tree_map(lambda v: wider.get(v, v) if isinstance(v, torch.dtype) else v, arguments)
+    return tree_map(lambda v: WIDER.get(v, v) if isinstance(v, torch.dtype) else v, arguments)
 
 
 def _alike(a: Any, b: Any) -> bool:

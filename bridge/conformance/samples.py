@@ -203,11 +203,17 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten._weight_norm_interface_backward.default: lambda: [
         (randn(3, 4, 2), randn(3, 4, 2), randn(3, 1, 1), torch.rand(3, 1, 1) + 0.5, 0),
     ],
+    aten._efficientzerotensor.default: lambda: [([3, 4],)],
+    aten.frexp.Tensor: lambda: [(tensor([1.0, 0.5, -3.7, 1e-40, 1e-45, 3e38, 0.0, -0.0]),), (randn(5).double() * 1e9,)],
+    aten.linalg_cholesky_ex.default: lambda: [(positive_definite(2, 4),), (positive_definite(3),)],
+    aten.nonzero_static.default: lambda: [(integers(4, 5),), (randn(3) > 0,), (tensor(2.0),)],
     prims.convert_element_type.default: lambda: [(randn(4) * 9, torch.int32), (randn(4), torch.bfloat16)],
 }  # fmt: skip
 """Arguments for the others."""
 
 KEYWORDS: dict[OpOverload, list[dict[str, Any]]] = {
+    aten.linalg_cholesky_ex.default: [{}, {"upper": True}],
+    aten.nonzero_static.default: [{"size": 7}, {"size": 2, "fill_value": 9}],
     aten.index_reduce.default: [{"include_self": False}],
     prims.iota.default: [
         {"start": 2, "step": 3, "dtype": torch.int32, "device": torch.device("cpu"), "requires_grad": False},
@@ -217,6 +223,11 @@ KEYWORDS: dict[OpOverload, list[dict[str, Any]]] = {
     aten.div.Scalar_mode: [{"rounding_mode": "floor"}, {"rounding_mode": "trunc"}],
 }
 """Keyword arguments that each of `OWN`'s calls is made with, where it needs some."""
+
+
+def positive_definite(*shape: int) -> torch.Tensor:
+    x = randn(*shape, shape[-1])
+    return x @ x.mT + torch.eye(shape[-1])
 
 
 def pooled(kernel: list[int], stride: list[int], padding: list[int]) -> Arguments:

@@ -88,11 +88,11 @@ class Together:
         lowered = lower(graph, {node.name: Way.GENERATED for node in self.nodes})
         return self.by_call(machine(lowered.module)(self.inputs))
 
-    def as_a_program(self) -> list[list[torch.Tensor]]:
+    def as_a_program(self, ways: frozenset[Way] = frozenset({Way.GENERATED})) -> list[list[torch.Tensor]]:
         """What the bridge's own kernels make of it. Raises AssertionError if any call went elsewhere."""
         ledger = Ledger()
         compiled = compile_graph(self.graph(), Options(library=False), ledger)
         elsewhere = [e for e in ledger if e.kind != "copied"]
         assert not elsewhere, "\n".join(f"{e.op} {e.kind}: {e.detail}" for e in elsewhere)
-        assert set(compiled.placement.values()) <= {Way.GENERATED}, compiled.placement
+        assert set(compiled.placement.values()) <= ways, compiled.placement
         return self.by_call(compiled.run(list(self.inputs)))

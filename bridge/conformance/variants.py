@@ -35,6 +35,7 @@ NO_SPECIAL_VALUES: dict[OpOverload, str] = {
     aten._linalg_slogdet.default: PIVOTS,
     aten._linalg_solve_ex.default: PIVOTS,
     aten.linalg_qr.default: PIVOTS,
+    aten.linalg_cholesky_ex.default: PIVOTS,
     aten.geqrf.default: PIVOTS,
 }
 """Overloads whose results for special values are nobody's promise, and why."""

@@ -42,7 +42,7 @@ def scalar_tensor(s, dtype, *, out):
     return filled([], s, out)
 
 
-@converts(aten.zeros.default, symbolic=True)
+@converts(aten.zeros.default, aten._efficientzerotensor.default, symbolic=True)
 def zeros(size, dtype, *, out, sizes):
     return filled(sizes, 0, out)
 

@@ -1,4 +1,4 @@
-"""Factors of matrices, and what is solved by them: LU with row exchanges, QR by reflections, and Cholesky's."""
+"""Factors of matrices, and what is solved by them: LU with row exchanges, and QR by reflections."""
 
 from __future__ import annotations
 
@@ -79,17 +79,6 @@ def triangular_solve(x, A, upper, transpose, unitriangular, *, sizes):
     given = transposed(matrix) if transpose else matrix
     right = R.broadcast_to(x, sizes[0])
     return solve_triangular(given, right, upper != transpose, True, unitriangular), matrix
-
-
-@converts(aten.cholesky_solve.default)
-def cholesky_solve(x, input2, upper, *, sizes):
-    factor = R.broadcast_to(input2, [*sizes[:-2], *shape_of(input2)[-2:]])
-    return by_cholesky(factor, R.broadcast_to(x, sizes), upper)
-
-
-@converts(aten.cholesky_inverse.default)
-def cholesky_inverse(x, upper):
-    return by_cholesky(x, identity_like(x), upper)
 
 
 @converts(aten.linalg_qr.default)
@@ -246,13 +235,6 @@ def put_back(order: Expr, x: Expr) -> Expr:
 
     given = reshaped(order, [count, rows]), reshaped(x, [count, rows, columns])
     return reshaped(loops("put_back", [([count, rows, columns], dtype_of(x))], body, *given)[0], shape)
-
-
-def by_cholesky(factor: Expr, right: Expr, upper: bool) -> Expr:
-    """What a matrix of which Cholesky's factor is given has to be multiplied by."""
-    other = transposed(factor)
-    lower, above = (other, factor) if upper else (factor, other)
-    return solve_triangular(above, solve_triangular(lower, right, False, True, False), True, True, False)
 
 
 def reflected(x: Expr) -> tuple[Expr, Expr]:

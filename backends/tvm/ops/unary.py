@@ -15,6 +15,7 @@ from bridge.backends.tvm.compat import (
     is_nan,
     number,
     tirx,
+    torch_dtype,
     wide,
 )
 from bridge.backends.tvm.kernels import binary, pointwise
@@ -212,6 +213,50 @@ def nan_to_num(x, nan, posinf, neginf):
         return converted(tirx.Select(is_nan(v), number(nan or 0.0, w), w), name)
 
     return pointwise("nan_to_num", element, x)
+
+
+def only_whole_words(x):
+    """In the bits of 16-bit floats ATen reads otherwise."""
+    if x.dtype not in BITS_OF:
+        return f"{x.dtype} is not supported"
+
+
+BITS_OF = {torch.float32: ("int32", 23, 8), torch.float64: ("int64", 52, 11)}
+"""The integer as wide as a float, and of how many bits its fraction and its exponent are."""
+
+
+@converts(aten.frexp.Tensor, refuses=only_whole_words, symbolic=True)
+def frexp(x):
+    """A number of at least 1/2 and below 1, and the power of two that it is multiplied by, out of the bits."""
+    name = dtype_of(x)
+    integer, fraction, exponent = BITS_OF[torch_dtype(name)]
+    bias, top = 2 ** (exponent - 1) - 2, 2**exponent - 1
+
+    def normal(v):
+        """A denormal number times a power of two that makes it normal."""
+        return tirx.Select(
+            tirx.abs(v) < number(torch.finfo(torch_dtype(name)).tiny, v), v * number(2.0**fraction, v), v
+        )
+
+    def field(v):
+        bits = tirx.reinterpret(integer, normal(v))
+        return tirx.bitwise_and(tirx.shift_right(bits, tirx.const(fraction, integer)), tirx.const(top, integer))
+
+    def stays(v):
+        return tirx.Or(v == number(0, v), field(v).equal(tirx.const(top, integer)))
+
+    def mantissa(v):
+        bits = tirx.reinterpret(integer, normal(v))
+        kept = tirx.bitwise_and(bits, tirx.const(~(top << fraction), integer))
+        made = tirx.reinterpret(name, tirx.bitwise_or(kept, tirx.const(bias << fraction, integer)))
+        return tirx.Select(stays(v), v, made)
+
+    def power(v):
+        shifted = tirx.Select(normal(v) == v, tirx.const(0, integer), tirx.const(fraction, integer))
+        made = field(v) - shifted - tirx.const(bias, integer)
+        return tirx.Select(stays(v), tirx.const(0, integer), made).astype("int32")
+
+    return pointwise("mantissa", mantissa, x), pointwise("exponent", power, x)
 
 
 def by_library(name: str, x: Expr) -> Expr:

@@ -40,24 +40,21 @@ def rule(*ops: OpOverload) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     return enter
 
 
-def as_complex(value: Any, like: Complex) -> Complex:
-    """A tensor or a number as a complex one whose parts have the type of another's, or a wider one."""
+def as_complex(value: Any, dtype: torch.dtype) -> Complex:
+    """A tensor or a number as a complex one with parts of a type."""
     if isinstance(value, Complex):
-        dtype = torch.promote_types(value.re.dtype, like.re.dtype)
         return Complex(value.re.to(dtype), value.im.to(dtype))
     if isinstance(value, Tensor):
-        wide = torch.float64 if value.dtype == torch.float64 and value.dim() else like.re.dtype
-        return Complex(value.to(wide), torch.zeros_like(value, dtype=wide))
-    parts = complex(value)
-    return Complex(like.re.new_full((), parts.real), like.re.new_full((), parts.imag))
+        return Complex(value.to(dtype), torch.zeros_like(value, dtype=dtype))
+    number = complex(value)
+    return Complex(torch.full((), number.real, dtype=dtype), torch.full((), number.imag, dtype=dtype))
 
 
-def both(*values: Any) -> list[Complex]:
-    """Tensors and numbers, at least one of them complex, as complex ones of one type."""
-    first = next(value for value in values if isinstance(value, Complex))
-    made = [as_complex(value, first) for value in values]
-    widest = max((z.re.dtype for z in made), key=lambda dtype: dtype.itemsize)
-    return [Complex(z.re.to(widest), z.im.to(widest)) for z in made]
+def both(z: Any, other: Any) -> tuple[Complex, Complex]:
+    """Two tensors, or a tensor and a number, of which torch makes something complex, as complex ones of one type."""
+    parts = [v.re if isinstance(v, Complex) else v if isinstance(v, Tensor) else 1.0 for v in (z, other)]
+    dtype = torch.result_type(parts[0], parts[1])  # type: ignore[call-overload, arg-type]
+    return as_complex(z, dtype), as_complex(other, dtype)
 
 
 # What is done to each part by itself --------------------------------------------------------------------------------
@@ -81,16 +78,16 @@ SEPARATELY = (
 def separately(op: OpOverload) -> Callable[..., Any]:
     """A rule that calls the op once for the real parts and once for the imaginary ones."""
 
-    def of_part(name: str, value: Any, part: str) -> Any:
+    def of_part(name: str, value: Any, part: Any) -> Any:
         if isinstance(value, Complex):
             return getattr(value, part)
-        if isinstance(value, list) and any(isinstance(item, Complex) for item in value):
-            return [of_part(name, item, part) for item in value]
-        if name not in VALUES:
+        if name not in VALUES or value is None:
             return value
+        if isinstance(value, list):
+            return [of_part(name, item, part) for item in value]
         if isinstance(value, Tensor):
             return value if part == "re" else torch.zeros_like(value)
-        return complex(value).real if part == "re" else complex(value).imag if value is not None else None
+        return getattr(value + 0j, "real" if part == "re" else "imag")
 
     def done(*args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(defaults(op), args, strict=False)), **kwargs}

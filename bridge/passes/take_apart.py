@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.node import map_arg
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from bridge.ir.joint import Graph
@@ -96,9 +98,9 @@ class _Apart:
         if node.target is operator.getitem:
             source, position = node.args
             return self._in_parts(source)[position]  # type: ignore[arg-type, index]
-        rule = RULES[node.target]
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), self._argument)
-        return self._traced(node, rule, args, kwargs)
+        assert isinstance(node.target, OpOverload), "only overloads have rules"
+        args, kwargs = map_arg((node.args, node.kwargs), self._argument)
+        return self._traced(node, RULES[node.target], args, kwargs)
 
     def _argument(self, node: fx.Node) -> Any:
         return self._in_parts(node) if _is_complex(node) else self._whole[node]

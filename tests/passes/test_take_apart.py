@@ -13,12 +13,12 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
 import bridge
+from bridge.conformance.agreement import disagreement
+from bridge.conformance.calls import Call, Recorder, aliases, record, spread
+from bridge.conformance.samples import RELATED
+from bridge.conformance.together import Together
 from bridge.ir.compiled import Way
 from bridge.passes.complex_rules import RULES
-from tests.backends.tvm.agreement import disagreement
-from tests.backends.tvm.calls import Call, Recorder, aliases, record, spread
-from tests.backends.tvm.samples import RELATED
-from tests.backends.tvm.together import Together
 
 aten = torch.ops.aten
 

@@ -28,7 +28,7 @@ from bridge.backends.tvm.index import Index, Size
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Loops, Value
 from bridge.backends.tvm.read import Reader
-from bridge.backends.tvm.schedule.cpu import scheduled
+from bridge.backends.tvm.schedule import cpu, cuda
 from bridge.backends.tvm.schedule.opaque import scheduled_opaque
 
 
@@ -59,7 +59,7 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
         if trial.failed:
             return {"failed": trial.failed}
     functions: dict[str, Any] = {}
-    steps = [_step(item, number, functions) for number, item in enumerate(plan.items)]
+    steps = [_step(item, number, target, functions) for number, item in enumerate(plan.items)]
     has_library = _library(functions, target, folder)
     return {"library": has_library, "steps": steps, "constants": _constants(loops, folder)}
 
@@ -100,7 +100,7 @@ def try_kernels(items: Sequence[Item], target: Any, trial: Trial) -> None:
 
 def _build_one(item: Item, number: int, target: Any) -> None:
     functions: dict[str, Any] = {}
-    _step(item, number, functions)
+    _step(item, number, target, functions)
     compiled(functions, target)
 
 
@@ -113,13 +113,16 @@ def _alone(binding: Any) -> Any:
     return builder.get()
 
 
-def _step(item: Item, number: int, functions: dict[str, Any]) -> dict[str, Any]:
+def _step(item: Item, number: int, target: Any, functions: dict[str, Any]) -> dict[str, Any]:
     """One step of the program as the parent reads it; the kernel that it needs goes into `functions`."""
     if isinstance(item, Call):
         return {"call": item.name}
     nodes = list(dict.fromkeys(item.nodes))
     if isinstance(item, Kernel):
+        scheduled = cuda.scheduled if target.kind.name == "cuda" else cpu.scheduled
         function, inputs, outputs, sizes = scheduled(item, "kernel")
+    elif target.kind.name == "cuda":
+        raise ValueError(f"{item.name} is written as loops, one after the other, which a GPU does not run")
     else:
         function, inputs, outputs = scheduled_opaque(item.function), list(item.inputs), list(item.outputs)
         sizes = [_text(s) for s in item.sizes]

@@ -96,10 +96,10 @@ class Code:
             self.add(close(block(inner)))
 
     @contextmanager
-    def loop(self, extent: Any, parallel: bool = False) -> Iterator[Any]:
-        variable = tirx.Var(self.name("i"), "int64")
-        kind = tirx.ForKind.PARALLEL if parallel else tirx.ForKind.SERIAL
-        with self.scope(lambda body: tirx.For(variable, int64(0), extent, kind, body)):
+    def loop(self, extent: Any, parallel: bool = False, unrolled: bool = False) -> Iterator[Any]:
+        variable = tirx.Var(self.name("i"), extent.ty.dtype)
+        kind = tirx.ForKind.PARALLEL if parallel else tirx.ForKind.UNROLLED if unrolled else tirx.ForKind.SERIAL
+        with self.scope(lambda body: tirx.For(variable, tirx.IntImm(extent.ty.dtype, 0), extent, kind, body)):
             yield variable
 
     def local(self, dtype: str, lanes: int, depth: int | None = None) -> Any:
@@ -119,6 +119,9 @@ def block(statements: Sequence[Any]) -> Any:
 
 class Emitter:
     """Writes scalars over given axes. `flat` are the buffers by value, `sizes` the symbolic sizes by name."""
+
+    integer = "int64"
+    """The type of positions."""
 
     def __init__(
         self, code: Code, flat: Mapping[Value, Any], sizes: Mapping[str, Any], rows: Sequence[Axis], lanes: Lanes
@@ -203,7 +206,11 @@ class Emitter:
     def keep(self, scalars: Sequence[Scalar], place: Index, count: int) -> None:
         """What the next walk over `count` columns computes of these is kept for the walks after it."""
         self._walk = 0
-        self._kept = {id(s): Kept(self.code.local(s.dtype, count), place) for s in scalars}
+        self._kept = {id(s): Kept(self.code.local(self.register(s.dtype), count), place) for s in scalars}
+
+    def register(self, dtype: str) -> str:
+        """The type in which an element of a type is held while it is computed with."""
+        return dtype
 
     def next_walk(self) -> None:
         """A walk over the columns begins."""
@@ -279,7 +286,7 @@ class Emitter:
     def _guarded(self, node: Guarded, axes: frozenset[Axis]) -> Any:
         """A branch in a statement of its own, so that what must not be read is not read."""
         width = self.width if self.varies(axes) else 1
-        result = self.code.local(node.dtype, width)
+        result = self.code.local(self.register(node.dtype), width)
         at = [span(int64(0), width)]
         condition = self.scalar(node.condition)
         outer = self._guard_depth
@@ -313,11 +320,15 @@ class Emitter:
             for atom in monomial:
                 term = self._combined(tirx.Mul, term, self._atom(atom, special))
             if term is None:
-                term = int64(factor)
+                term = self.number(factor)
             elif factor != 1:
-                term = self._combined(tirx.Mul, term, int64(factor))
+                term = self._combined(tirx.Mul, term, self.number(factor))
             total = self._combined(tirx.Add, total, term)
-        return int64(0) if total is None else total
+        return self.number(0) if total is None else total
+
+    def number(self, value: int) -> Any:
+        """A size or a position."""
+        return tirx.IntImm(self.integer, value)
 
     def _combined(self, operator: Any, a: Any, b: Any) -> Any:
         if a is None:
@@ -333,7 +344,7 @@ class Emitter:
         if isinstance(atom, Quotient | Remainder):
             value, by = self._polynomial(atom.value, special), self._polynomial(atom.by, special)
             return self._combined(floor_division if isinstance(atom, Quotient) else floor_remainder, value, by)
-        return cast(self.scalar(atom.scalar), "int64")
+        return cast(self.scalar(atom.scalar), self.integer)
 
 
 def span(start: Any, width: int) -> Any:

@@ -66,11 +66,12 @@ def reach(value: Value) -> Index:
 class Extents:
     """Sizes as expressions over the kernel's symbolic sizes."""
 
-    def __init__(self, sizes: Mapping[str, Any]) -> None:
-        self._sizes = sizes
+    def __init__(self, sizes: Mapping[str, Any], integer: str = "int64") -> None:
+        self._emit = Emitter(Code(), {}, sizes, (), Lanes(None, 1))
+        self._emit.integer = integer
 
     def __call__(self, index: Index) -> Any:
-        return Emitter(Code(), {}, self._sizes, (), Lanes(None, 1)).index(index)
+        return self._emit.index(index)
 
 
 def inputs_of(nest: Nest) -> list[Value]:

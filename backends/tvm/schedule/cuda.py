@@ -1,0 +1,270 @@
+"""Schedule a kernel for a GPU: blocks and threads over rows and columns, patches of 16 bytes, sums in a fixed order.
+
+What several walks over a row read is read once and held in registers, if a thread's part of the row is small enough.
+The order of a sum depends on the sizes alone, so a result is the same at each run.
+"""
+
+# TVM takes numbers where its annotations ask for expressions.
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tvm import tirx
+
+from bridge.backends.tvm.index import Axis, Index
+from bridge.backends.tvm.kernel import Kernel
+from bridge.backends.tvm.loops import Value
+from bridge.backends.tvm.scalar import Scalar
+from bridge.backends.tvm.schedule.axes import laid_out
+from bridge.backends.tvm.schedule.grid import Grid, gridded, is_whole, unconditional
+from bridge.backends.tvm.schedule.keep import kept
+from bridge.backends.tvm.schedule.nest import Reduction, Store, nest_of
+from bridge.backends.tvm.schedule.parameters import Extents, Parameters, reach
+from bridge.backends.tvm.schedule.share import Share, Total
+from bridge.backends.tvm.schedule.threads import MEMORY, ThreadCode, ThreadEmitter
+from bridge.backends.tvm.schedule.vector import Lanes, width
+
+REGISTERS = 96
+"""Elements that a thread holds at most of what several walks read."""
+
+AT_ONCE = 4
+"""Trips along the columns whose reads are on their way together."""
+
+WIDEST = 16
+"""Bytes that are moved at once."""
+
+
+def scheduled(kernel: Kernel, name: str) -> tuple[Any, list[Value], list[Value], list[str]]:
+    """The kernel as a PrimFunc, and its parameters: the values it reads, those it writes, the symbolic sizes."""
+    return _Writer(gridded(laid_out(nest_of(kernel))), kernel.stored, name).write()
+
+
+class _Writer:
+    def __init__(self, grid: Grid, stored: Sequence[Value], name: str) -> None:
+        self._grid, self._nest, self._name = grid, grid.nest, name
+        self._code = ThreadCode()
+        self._parameters = Parameters(grid.nest, stored, self._code, MEMORY)
+        integer = self._integer()
+        self._emit = ThreadEmitter(self._code, self._parameters.flat, self._parameters.sizes, grid.nest.rows, integer)
+        self._emit.count(grid.nest.scalars)
+        self._extents = Extents(self._parameters.sizes, integer)
+        self._top = max([r.level for r in grid.nest.reductions], default=0)
+        self._slot = Axis("slot", Index.of(1))
+        self._held, self._depth_of_row = 0, 1
+
+    def write(self) -> tuple[Any, list[Value], list[Value], list[str]]:
+        made, grid = self._parameters, self._grid
+        groups = self._extents(grid.groups)
+        blocks = self._extents((grid.groups + (grid.beside - 1)) // grid.beside)
+        if grid.groups.constant is None:
+            blocks = tirx.Max(blocks, self._number(1))
+        with (
+            self._code.thread("blockIdx.x", blocks) as block,
+            self._code.thread("threadIdx.x", self._number(grid.threads)) as thread,
+        ):
+            self._thread(block, thread, groups)
+        return made.function(self._name), made.inputs, made.outputs, list(made.sizes)
+
+    def _integer(self) -> str:
+        """Positions take 64 bits where 32 may not be enough."""
+        made = self._parameters
+        reaches = [reach(value).constant for value in (*made.inputs, *made.outputs)]
+        elements = self._nest.elements.constant
+        small = all(n is not None and n < 1 << 30 for n in [*reaches, elements])
+        return "int32" if small and not made.sizes else "int64"
+
+    def _number(self, value: int) -> Any:
+        return self._emit.number(value)
+
+    # Where a thread works --------------------------------------------------------------------------------------------
+
+    def _thread(self, block: Any, thread: Any, groups: Any) -> None:
+        """Find the rows of a thread, and do them. Threads without any repeat the last ones, since barriers want all."""
+        grid = self._grid
+        self._share = Share(self._code, self._emit, grid, thread)
+        group = block if grid.beside == 1 else block * self._number(grid.beside) + self._share.row
+        constant = grid.groups.constant
+        missing = constant is None or constant % grid.beside != 0
+        beyond = group < groups if missing and (constant is None or grid.across == 1) else None
+        if missing and beyond is None:
+            group = tirx.Min(group, groups - self._number(1))
+        with self._code.where(beyond):
+            self._place(grid.rows, self._bound(group))
+            self._row()
+
+    def _place(self, axes: Sequence[Axis], position: Any) -> None:
+        """Set axes from their common row-major position."""
+        for axis in reversed(axes[1:]):
+            extent = self._extents(axis.extent)
+            self._set(axis, self._bound(tirx.FloorMod(position, extent)))
+            position = self._bound(tirx.FloorDiv(position, extent))
+        for axis in axes[:1]:
+            self._set(axis, position)
+
+    def _bound(self, expr: Any) -> Any:
+        return expr if isinstance(expr, tirx.Var) else self._emit.bind(expr, self._code.depth)
+
+    def _set(self, axis: Axis, expr: Any) -> None:
+        self._emit.axes[axis] = expr
+        self._emit.depths[axis] = self._code.depth
+
+    # One row ---------------------------------------------------------------------------------------------------------
+
+    def _row(self) -> None:
+        """All that is computed for a row, or a patch of rows: level by level, then what is left to store."""
+        self._depth_of_row = self._code.depth
+        self._held = self._trips_held()
+        for level in range(1, self._top + 1):
+            reductions = [r for r in self._nest.reductions if r.level == level]
+            self._walk(reductions, [s for s in self._nest.stores if s.over_columns and s.level == level - 1])
+        single = [s for s in self._nest.stores if not s.over_columns]
+        if single:
+            with self._code.where(self._share.is_first()):
+                self._elements([s.body for s in single], single, self._grid.in_rows)
+        last = [s for s in self._nest.stores if s.over_columns and s.level == self._top]
+        if last:
+            self._walk([], last)
+
+    def _trips_held(self) -> int:
+        """How many trips' part of a row stays in registers from one walk to the next: all or none."""
+        grid = self._grid
+        walks = self._top + any(s.over_columns and s.level == self._top for s in self._nest.stores)
+        if not grid.nest.cols or grid.trips is None or walks < 2:
+            return 0
+        loads = [n for n in unconditional(self._nest.scalars) if self._by_column(n)]
+        own = grid.trips * grid.width
+        if len(loads) * own > REGISTERS:
+            return 0
+        self._held = grid.trips
+        dear = kept(self._nest, Lanes(None, 1))[: (REGISTERS - len(loads) * own) // own]
+        self._emit.keep(dear, self._place_in_registers(), own)
+        return grid.trips
+
+    def _by_column(self, node: Scalar) -> bool:
+        return bool(self._emit.used(node).intersection(self._nest.cols))
+
+    def _place_in_registers(self) -> Index:
+        """Where a thread holds an element of its part of a row."""
+        return Index.of(self._slot) * self._grid.width + self._place_in_patch()
+
+    def _place_in_patch(self) -> Index:
+        return Index({}) if self._grid.patch is None else Index.of(self._grid.patch)
+
+    def _walk(self, reductions: Sequence[Reduction], stores: Sequence[Store]) -> None:
+        """One walk over the columns for the reductions of a level, and the results that are ready by then."""
+        self._emit.next_walk()
+        totals = [Total(self._share, r) for r in reductions]
+        roots = [*(r.body for r in reductions), *(s.body for s in stores)]
+        for _ in self._trips():
+            self._elements(roots, stores, True, [total.add for total in totals])
+        for total in totals:
+            total.close()
+
+    def _trips(self) -> Iterator[None]:
+        """Go along the columns."""
+        grid, columns = self._grid, self._grid.columns
+        if not grid.cols:
+            self._set(self._slot, self._number(0))
+            yield
+        elif self._held:
+            with self._code.loop(self._number(self._held), unrolled=True) as trip:
+                yield from self._trip(trip, columns % grid.across != 0)
+        else:
+            whole, rest = columns // (grid.across * AT_ONCE), columns % (grid.across * AT_ONCE)
+            if whole != 0:
+                loop, few = self._code.loop, self._number(AT_ONCE)
+                with loop(self._extents(whole)) as outer, loop(few, unrolled=True) as inner:
+                    yield from self._trip(outer * few + inner, False)
+            if rest != 0:
+                with self._code.loop(self._extents((rest + (grid.across - 1)) // grid.across)) as inner:
+                    trip = self._extents(whole * AT_ONCE) + inner
+                    yield from self._trip(trip, rest % grid.across != 0)
+
+    def _trip(self, trip: Any, is_ragged: bool) -> Iterator[None]:
+        grid = self._grid
+        self._set(self._slot, trip)
+        column = trip if grid.across == 1 else trip * self._number(grid.across) + self._share.lane
+        with self._code.where(column < self._extents(grid.columns) if is_ragged else None):
+            self._place(grid.cols, self._bound(column) if len(grid.cols) > 1 else column)
+            yield
+
+    # Elements --------------------------------------------------------------------------------------------------------
+
+    def _elements(
+        self, roots: Sequence[Scalar], stores: Sequence[Store], patched: bool, more: Sequence[Callable[[], None]] = ()
+    ) -> None:
+        """Read what a patch needs, compute its elements one by one, and write. patched: there are several."""
+        before = self._emit.registers
+        self._emit.registers = dict(before)
+        held = self._read(roots)
+        outgoing = {s.value: self._leaving(s.value) for s in stores if self._is_whole(s.offset)}
+        with self._patch(patched):
+            for store in stores:
+                self._store(store, outgoing.get(store.value))
+            for take in more:
+                take()
+        for store in stores:
+            if store.value in outgoing:
+                to = self._parameters.flat[store.value]
+                self._move(to, store.offset - self._place_in_patch(), outgoing[store.value], Index({}), store.value)
+        self._emit.registers = {**before, **held}
+
+    @contextmanager
+    def _patch(self, patched: bool = True) -> Iterator[None]:
+        """For each element of a patch."""
+        patch = self._grid.patch
+        if patch is None or not patched:
+            yield
+            return
+        with self._code.loop(self._number(self._grid.width), unrolled=True) as variable:
+            self._set(patch, variable)
+            self._share.at(variable)
+            yield
+
+    def _read(self, roots: Sequence[Scalar]) -> dict[Any, Any]:
+        """Bring into registers what lies in memory as patches do, and all that later walks read again: the result."""
+        held: dict[Any, Any] = {}
+        for load in unconditional(roots):
+            key, offset = (load.value, load.index), load.value.offset(load.index)
+            again = bool(self._held) and self._by_column(load)
+            if key in self._emit.registers or not (self._is_whole(offset) or again):
+                continue
+            count = self._grid.width * (self._held if again else 1)
+            depth = self._depth_of_row if again else None
+            buffer = self._code.local(MEMORY.get(load.dtype, load.dtype), count, depth)
+            place = self._place_in_registers() if again else self._place_in_patch()
+            if self._is_whole(offset):
+                first = self._place_in_patch()
+                self._move(buffer, place - first, self._parameters.flat[load.value], offset - first, load.value)
+            else:
+                with self._patch():
+                    where = self._emit.index(place)
+                    self._code.add(tirx.BufferStore(buffer, self._emit.raw(load), [where]))
+            self._emit.registers[key] = buffer, place
+            if again:
+                held[key] = buffer, place
+        return held
+
+    def _is_whole(self, offset: Index) -> bool:
+        return self._grid.patch is not None and is_whole(offset, self._grid.patch)
+
+    def _leaving(self, value: Value) -> Any:
+        """Registers for the elements of a patch that go to memory together."""
+        return self._code.local(MEMORY.get(value.dtype, value.dtype), self._grid.width)
+
+    def _store(self, store: Store, outgoing: Any | None) -> None:
+        what = self._emit.in_memory(store.body, store.value.dtype)
+        to = self._parameters.flat[store.value] if outgoing is None else outgoing
+        where = store.offset if outgoing is None else self._place_in_patch()
+        self._code.add(tirx.BufferStore(to, what, [self._emit.index(where)]))
+
+    def _move(self, to: Any, to_index: Index, source: Any, from_index: Index, value: Value) -> None:
+        """Move a patch, 16 bytes at once at most."""
+        together = min(self._grid.width, WIDEST // width(MEMORY.get(value.dtype, value.dtype)))
+        for first in range(0, self._grid.width, together):
+            places = [tirx.Ramp(self._emit.index(i + first), self._number(1), together) for i in (to_index, from_index)]
+            self._code.add(tirx.BufferStore(to, tirx.BufferLoad(source, [places[1]]), [places[0]]))

@@ -1,0 +1,163 @@
+"""How the elements of a nest are shared out among the blocks and threads of a GPU.
+
+A thread has a *patch*: neighbours along the axis that is contiguous in memory, so that it reads and writes 16 bytes at
+once. `across` threads share the columns of a row, `beside` rows are in the hands of one block. Where the columns are
+contiguous, neighbouring threads take neighbouring columns; where the rows are, neighbouring rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridge.backends.tvm.index import Axis, Index, product
+from bridge.backends.tvm.scalar import Guarded, Load, Scalar, inside
+from bridge.backends.tvm.schedule.nest import Nest
+from bridge.backends.tvm.schedule.vector import vectorised
+
+WARP = 32
+
+BLOCK = 128
+"""Threads of a block, where the columns of a row do not ask for more."""
+
+MOST = 1024
+"""Threads of the largest block."""
+
+OWN = 16
+"""Elements of a row that a thread takes at first, and up to twice as many where one warp is then enough for a row."""
+
+SHORT = 8
+"""Columns up to which one thread walks over them alone."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """nest: with the patch split off as the last axis of its group, if there is one.
+
+    trips: how many times a thread goes along the columns, None where that is known at run time only.
+    """
+
+    nest: Nest
+    patch: Axis | None
+    in_rows: bool
+    across: int
+    beside: int
+
+    @property
+    def width(self) -> int:
+        return 1 if self.patch is None else self.patch.extent.constant or 1
+
+    @property
+    def rows(self) -> tuple[Axis, ...]:
+        """The axes that are shared out among blocks and, up to `beside`, among the threads of one."""
+        return tuple(a for a in self.nest.rows if a is not self.patch)
+
+    @property
+    def cols(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.nest.cols if a is not self.patch)
+
+    @property
+    def groups(self) -> Index:
+        """Rows, or patches of rows."""
+        return product(a.extent for a in self.rows)
+
+    @property
+    def columns(self) -> Index:
+        """Columns, or patches of columns."""
+        return product(a.extent for a in self.cols)
+
+    @property
+    def trips(self) -> int | None:
+        columns = self.columns.constant
+        return None if columns is None else -(-columns // self.across)
+
+    @property
+    def threads(self) -> int:
+        return self.across * self.beside
+
+
+def gridded(nest: Nest) -> Grid:
+    """The nest with a grid that suits its sizes and the order of its memory."""
+    nest, lanes = vectorised(nest)
+    in_rows = lanes.axis is None or lanes.axis in nest.rows
+    nest, patch = _patched(nest, lanes.axis)
+    grid = Grid(nest, patch, in_rows, 1, BLOCK)
+    groups, columns = grid.groups.constant, grid.columns.constant
+    if not nest.cols or (columns is not None and columns <= SHORT // (1 if in_rows else grid.width)):
+        return Grid(nest, patch, in_rows, 1, BLOCK if groups is None else min(BLOCK, _power(groups)))
+    if in_rows:
+        return Grid(nest, patch, in_rows, *_by_rows(groups, columns))
+    across = _across(columns, grid.width)
+    if groups is None:
+        return Grid(nest, patch, in_rows, max(across, WARP), 1)
+    beside = max(min(BLOCK // across, _power(groups)), WARP // across, 1)
+    return Grid(nest, patch, in_rows, across, beside)
+
+
+def _across(columns: int | None, width: int) -> int:
+    """How many threads share contiguous columns."""
+    if columns is None:
+        return 2 * BLOCK
+    wanted = min(MOST, _power(-(-columns * width // OWN)))
+    return min(wanted, WARP) if columns * width <= 2 * OWN * WARP else wanted
+
+
+def _by_rows(groups: int | None, columns: int | None) -> tuple[int, int]:
+    """Threads across columns that are not contiguous, and rows beside one another that are."""
+    if groups is None:
+        return 8, 1
+    beside = min(WARP, _power(groups))
+    if columns is None:
+        return 8, beside
+    if groups >= MOST * 128 and columns <= 4 * OWN:
+        return 1, BLOCK
+    return min(_power(-(-columns // 4)), 4 * BLOCK // beside, WARP), beside
+
+
+def _power(number: int) -> int:
+    """The smallest power of two that is not below a number."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def _patched(nest: Nest, axis: Axis | None) -> tuple[Nest, Axis | None]:
+    """The nest with the axis in patches of as many elements as memory is moved by, if any can be."""
+    extent = axis.extent.constant if axis is not None else None
+    for width in (4, 2):
+        if axis is None or not extent or extent % width:
+            continue
+        outer, patch = Axis(f"{axis.name}o", Index.of(extent // width)), Axis(f"{axis.name}p", Index.of(width))
+        into = {axis: Index.of(outer) * width + Index.of(patch)}
+        rows, cols = (tuple(b for a in axes for b in ((outer, patch) if a is axis else (a,)))
+                      for axes in (nest.rows, nest.cols))  # fmt: skip
+        split = nest.rewritten(into, rows, cols)
+        offsets = [load.value.offset(load.index) for load in unconditional(split.scalars)]
+        if any(is_whole(offset, patch) for offset in [*offsets, *(s.offset for s in split.stores)]):
+            return split, patch
+    return nest, None
+
+
+def is_whole(offset: Index, patch: Axis) -> bool:
+    """Whether the elements of a patch lie next to one another, the first on a multiple of their number."""
+    if offset.coefficient(patch) != 1:
+        return False
+    width = patch.extent.constant or 1
+    return all(factor % width == 0 for monomial, factor in offset.terms.items() if monomial != (patch,))
+
+
+def unconditional(roots: Sequence[Scalar]) -> list[Load]:
+    """The loads that are made whatever the data: those under no guard. Those inside indices come first."""
+    found: dict[tuple, Load] = {}
+    seen: set[int] = set()
+    pending: list[tuple[Scalar, bool]] = [(root, False) for root in reversed(roots)]
+    while pending:
+        node, done = pending.pop()
+        if done:
+            assert isinstance(node, Load)
+            found.setdefault((node.value, node.index), node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            if isinstance(node, Load):
+                pending.append((node, True))
+            needs = [node.condition] if isinstance(node, Guarded) else [*node.operands, *inside(node)]
+            pending.extend((need, False) for need in reversed(needs))
+    return list(found.values())

@@ -61,7 +61,8 @@ class Backends:
 def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
     """Make the program of one graph. Every node that does not run in TVM is an event in the ledger."""
     _record_versions(ledger)
-    _install_threads(ledger)
+    if graph.device.type == "cpu":
+        _install_threads(ledger)
     graph, placement, backends = _placed(graph, options, ledger)
     lowered, built = _built(graph, placement, backends, options, ledger)
     return program(lowered, built, _call_outs(graph, placement, backends, ledger), ledger)
@@ -80,8 +81,8 @@ def _placed(
     """The graph after the passes, the backend of each of its nodes, and the backends. tries: compile to find out."""
     for improve in PASSES:
         graph = improve(graph, ledger)
-    backends = _backends(options, "cuda" if "cuda" in graph.devices else "cpu", tries)
-    asked = [Tvm(options.denied), *backends.fallbacks]
+    backends = _backends(options, graph.device.type, tries)
+    asked = [Tvm(options.denied, graph.device), *backends.fallbacks]
     return graph, place(graph, asked, ledger, backends.by_choice), backends
 
 

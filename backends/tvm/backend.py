@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import torch
 from torch import fx
 
 from bridge.backends.tvm.refuse import refusal
@@ -13,14 +14,18 @@ from bridge.ledger import DeadEnd
 
 
 class Tvm:
-    """Takes the nodes that a row converts, but for those whose overload is named in `denied`."""
+    """Takes the nodes that a row converts, but for those whose overload is named in `denied`.
+
+    device: where the graph's kernels run; what it computes elsewhere goes to others.
+    """
 
     name = "tvm"
 
-    def __init__(self, denied: Collection[str] = ()) -> None:
+    def __init__(self, denied: Collection[str] = (), device: torch.device | None = None) -> None:
         self._denied = frozenset(denied)
+        self._device = device or torch.device("cpu")
 
     def accepts(self, node: fx.Node) -> Refusal | None:
         if op_name(node) in self._denied:
             return Refusal(DeadEnd.COVERAGE, f"{op_name(node)} is denied by the options", "denied")
-        return refusal(node)
+        return refusal(node, self._device)

@@ -19,7 +19,8 @@ import tvm
 from tvm.target import codegen
 
 from bridge.backends.tvm.lower import Lowered
-from bridge.errors import WorkerFailure
+from bridge.errors import BadOption, WorkerFailure
+from bridge.ir.views import is_view, root_of
 from bridge.options import Options
 from bridge.runtime.cache import users_cache
 from bridge.runtime.worker import shared
@@ -27,6 +28,9 @@ from bridge.versions import installed
 
 WORKER = "bridge.backends.tvm.work"
 """The module that runs in the worker."""
+
+ALIGNED = 16
+"""Bytes on which memory has to begin that a GPU moves in patches. torch's own begins on 512."""
 
 ANSWER = "answer.json"
 """Where the worker's answer is kept beside its files."""
@@ -68,7 +72,8 @@ def build(lowered: Lowered, options: Options, apart: Collection[str], careful: b
         "owners": dict(lowered.owners),
         "strides": {name: list(strides) for name, strides in lowered.strides.items()},
         "views": dict(lowered.views),
-        "target": tvm_target(options.target),
+        "unaligned": unaligned(lowered),
+        "target": tvm_target(options.target, lowered.graph.device),
         "apart": sorted(apart),
     }
     cache = users_cache() if options.cache and not careful else None
@@ -78,7 +83,7 @@ def build(lowered: Lowered, options: Options, apart: Collection[str], careful: b
         (folder / ANSWER).write_text(json.dumps(answer))
         if cache is not None:
             cache.store(key, folder)
-    built = _loaded(folder)
+    built = _loaded(folder, lowered.graph.device)
     shutil.rmtree(folder)
     return built
 
@@ -101,10 +106,10 @@ def _answer(request: dict[str, Any], folder: Path, timeout: float, careful: bool
     return answer
 
 
-def _loaded(folder: Path) -> Built:
+def _loaded(folder: Path, device: torch.device) -> Built:
     answer = json.loads((folder / ANSWER).read_text())
     library: Any = tvm.runtime.load_module(str(folder / "kernels.so")) if answer["library"] else None
-    constants = {name: torch.from_numpy(numpy.load(folder / f"{name}.npy")) for name in answer["constants"]}
+    constants = {n: torch.from_numpy(numpy.load(folder / f"{n}.npy")).to(device) for n in answer["constants"]}
     return Built(tuple(answer["steps"]), lambda name: library[name], constants)
 
 
@@ -123,11 +128,38 @@ def _code() -> str:
     return digest.hexdigest()
 
 
-def tvm_target(target: str | Mapping[str, Any]) -> Any:
-    """TVM's description of the hardware: the host's processor for a target by name, else what the user gave."""
+def tvm_target(target: str | Mapping[str, Any], device: torch.device) -> Any:
+    """TVM's description of the hardware: of the graph's device, or what the user gave if it is of that kind.
+
+    Raises BadOption for what runs elsewhere than the graph's tensors are.
+    """
+    own = _own_target(device)
     if target in ("tvm", "triton"):
+        return own
+    given: Any = tvm.target.Target(dict(target) if isinstance(target, Mapping) else target)
+    kind = given.kind.name
+    if kind != own["kind"]:
+        raise BadOption(f"target={target!r} is for {kind!r}, and the tensors are on {str(device)!r}: choose 'tvm'")
+    return {**own, **target} if isinstance(target, Mapping) else target
+
+
+def _own_target(device: torch.device) -> dict[str, Any]:
+    if device.type == "cpu":
         return {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()}
-    return dict(target) if isinstance(target, Mapping) else target
+    major, minor = torch.cuda.get_device_capability(device)
+    return {"kind": "cuda", "arch": f"sm_{major}{minor}"}
+
+
+def unaligned(lowered: Lowered) -> list[str]:
+    """The views that do not begin on 16 bytes even where what they are views of does."""
+    found = []
+    for node in lowered.graph.nodes:
+        if node.name in lowered.strides and is_view(node):
+            view, whole = node.meta["val"], root_of(node).meta["val"]
+            begins = view.storage_offset() - whole.storage_offset() if isinstance(whole, torch.Tensor) else 1
+            if not isinstance(begins, int) or begins * view.element_size() % ALIGNED:
+                found.append(node.name)
+    return found
 
 
 @functools.cache

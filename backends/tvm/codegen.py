@@ -11,6 +11,8 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
+from bridge.backends.tvm.nvidia import compiled_for_gpu
+
 PLAIN_LOOPS = (
     s_tir.transform.CanonicalizeLoop,
     s_tir.transform.LowerInitBlock,
@@ -46,6 +48,8 @@ def plain_loops(function: Any) -> Any:
 
 def compiled(functions: dict[str, Any], target: Any) -> Any:
     """Loops as a module of machine code, each function under its name."""
+    if target.kind.name == "cuda":
+        return compiled_for_gpu(functions, target)
     host = target.with_host(target) if hasattr(target, "with_host") else target
     module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
     module = tirx.transform.BindTarget(host)(module)

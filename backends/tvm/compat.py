@@ -45,6 +45,13 @@ T: Any = ir_builder.tirx
 empty_strided: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", torch.empty_strided)  # type: ignore[attr-defined]
 """Fresh memory of a size, strides and type on the CPU. torch's own quick way, where this torch has it."""
 
+empty_strided_cuda: Any = getattr(
+    torch._C._dynamo.guards,  # type: ignore[attr-defined]
+    "_empty_strided_cuda",
+    lambda size, strides, dtype: torch.empty_strided(size, strides, dtype=dtype, device="cuda"),
+)
+"""The same on the current GPU."""
+
 
 def _reinterpreted(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> torch.Tensor:
     return tensor.as_strided(size, stride, tensor.storage_offset() + offset)

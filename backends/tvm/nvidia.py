@@ -1,11 +1,12 @@
 """Turn PrimFuncs of blocks and threads into a library: machine code for a GPU, and what launches it for the host.
 
-TVM writes CUDA C, NVRTC compiles it. The source needs no header: 16-bit floats are their bits, and what TVM includes for
-them would take NVRTC longer to read than all the kernels.
+TVM writes CUDA C, NVRTC compiles it. The source needs no header: 16-bit floats are their bits, and what TVM includes
+for them would take NVRTC longer to read than all the kernels.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -109,7 +110,7 @@ def source_of(kernels: str) -> str:
 
 def machine_code(kernels: str, arch: str) -> bytes:
     """What a GPU of the architecture runs. Raises NotCompiled."""
-    from cuda.bindings import nvrtc
+    nvrtc: Any = importlib.import_module("cuda.bindings.nvrtc")
 
     _, program = nvrtc.nvrtcCreateProgram(source_of(kernels).encode(), b"kernels.cu", 0, None, None)
     options = [f"--gpu-architecture={arch}".encode(), b"-default-device", b"--std=c++17"]

@@ -14,18 +14,19 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.backends.tvm.build import Built
-from bridge.backends.tvm.compat import empty_strided, reinterpret, torch_dtype
+from bridge.backends.tvm.build import ALIGNED, Built
+from bridge.backends.tvm.compat import empty_strided, empty_strided_cuda, reinterpret, torch_dtype
 from bridge.backends.tvm.lower import Lowered, tensor_outputs
 from bridge.backends.tvm.symbols import text_of
+from bridge.backends.tvm.tensors import LayOut, aligned, on_its_device, written_out
 from bridge.ir.callout import callout, callout_inputs
 from bridge.ir.compiled import CallOut, CompiledGraph
 from bridge.ir.joint import Role
-from bridge.ir.nodes import op_name, shapes_and_dtypes
+from bridge.ir.nodes import op_name
 from bridge.ir.provenance import source_line
 from bridge.ir.shapes import is_size
 from bridge.ir.views import is_view, lies_alike, root_of, shows
-from bridge.ledger import DeadEnd, Event, Ledger
+from bridge.ledger import Ledger
 
 aten = torch.ops.aten
 
@@ -59,7 +60,10 @@ class _Writer:
         placeholders = [n for n in lowered.graph.nodes if n.op == "placeholder"]
         self._tangents = {n for n, role in zip(placeholders, lowered.graph.inputs) if role is Role.TANGENT}
         self._runs = [0]
-        self._scope: dict[str, Any] = {"empty": empty_strided, "runs": self._runs}
+        self._device = lowered.graph.device
+        empty = empty_strided if self._device.type == "cpu" else empty_strided_cuda
+        self._scope: dict[str, Any] = {"empty": empty, "runs": self._runs}
+        self._wide = {root_of(self._nodes[n]) for s in built.steps for n in s.get("wide", ()) if n in self._nodes}
         self._lines: list[str] = []
         self._known: set[str] = set()
         self._conformed: set[str] = set()
@@ -83,7 +87,7 @@ class _Writer:
         return CompiledGraph(
             graph=graph,
             placement=self._lowered.ways,
-            run=self._scope["call"],
+            run=on_its_device(self._scope["call"], self._device),
             source=text,
             kernel_calls=self._kernel_calls,
             callouts=tuple(self._callouts),
@@ -109,6 +113,7 @@ class _Writer:
         for node in placeholders:
             if node.name in read:
                 self._conform(node, identifier(node.name), node.meta["val"])
+            self._align(node)
 
     def _close(self) -> None:
         (results,) = self._lowered.graph.nodes[-1].args
@@ -128,7 +133,7 @@ class _Writer:
             for output in outputs:
                 self._allocate(output)
             return
-        inputs = [self._value(name) for name in step["inputs"]]
+        inputs = [self._reached(name) for name in step["inputs"]]
         self._comment(step["nodes"])
         names = [self._allocate(output) for output in outputs]
         self._scope[step["kernel"]] = self._built.kernel(step["kernel"])
@@ -154,6 +159,7 @@ class _Writer:
             self._line(f"{text_of(value)} = {name}")
         if isinstance(value, torch.Tensor) and node.target not in COMPACT_RESULT:
             self._conform(node, name, value)
+        self._align(node)
         way = self._lowered.ways[node.name]
         self._callouts.append(CallOut(node.name, way, counts, source_line(node)))
 
@@ -168,16 +174,24 @@ class _Writer:
         self._write_out(node, name, value)
         strides = self._lowered.strides[node.name]
         if strides:
-            self._scope[f"lay_out_{node.name}"] = _LayOut(node, self._lowered, self._ledger)
+            self._scope[f"lay_out_{node.name}"] = LayOut(node, self._lowered, self._ledger)
             self._line(f"if {name}.stride() != {tuple_of(strides)}:")
             self._line(f"    {name} = lay_out_{node.name}({name}, {tuple_of(strides)})")
 
     def _write_out(self, node: fx.Node, name: str, value: torch.Tensor) -> None:
         """A kernel reads memory as it is, and torch may negate it by a flag, or hold zeros without any."""
         if value.is_neg() or node in self._tangents:
-            self._scope["write_out"] = _written_out
+            self._scope["write_out"] = written_out
             self._line(f"if {name}.is_neg() or {name}._is_zerotensor():")
             self._line(f"    {name} = write_out({name})")
+
+    def _align(self, node: fx.Node) -> None:
+        """Patches are read 16 bytes at once. torch's memory begins where they can be, but a tensor need not."""
+        if node in self._wide:
+            name = identifier(node.name)
+            self._scope["align"] = aligned
+            self._line(f"if {name}.data_ptr() & {ALIGNED - 1}:")
+            self._line(f"    {name} = align({name})")
 
     # Names -----------------------------------------------------------------------------------------------------------
 
@@ -189,6 +203,17 @@ class _Writer:
     def _value(self, name: str) -> str:
         """A value of the plan: a node's, or one that a row made on its way."""
         return self._reference(self._nodes[name]) if name in self._nodes else identifier(name)
+
+    def _reached(self, name: str) -> str:
+        """A value that a kernel reads, brought to the GPU if it is a number that lies on the CPU."""
+        held, node = self._value(name), self._nodes.get(name)
+        if node is None or node.meta["val"].device == self._device:
+            return held
+        brought = f"{held}_brought"
+        if brought not in self._known:
+            self._scope["device"] = self._device
+            self._line(f"{self._define(brought)} = {held}.to(device, non_blocking=True)")
+        return brought
 
     def _argument(self, node: fx.Node) -> str:
         return self._size(node) if is_size(node) else self._reference(node)
@@ -216,6 +241,7 @@ class _Writer:
         value = node.meta["val"]
         if isinstance(value, torch.Tensor) and not is_view(node):
             self._conform(node, name, value)
+        self._align(node)
         return name
 
     def _view(self, node: fx.Node) -> str:
@@ -263,52 +289,12 @@ class _Writer:
         self._lines.append(f"    # {shown}" + (f"  <- {'; '.join(lines)}" if lines else ""))
 
 
-class _LayOut:
-    """Brings an input or a call-out's result to the strides that were captured. The first copy is an event."""
-
-    def __init__(self, node: fx.Node, lowered: Lowered, ledger: Ledger) -> None:
-        self._node, self._graph, self._ledger = node, lowered.graph, ledger
-        self._told = False
-
-    def __call__(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-        if all(a == b or n < 2 for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True)):
-            return tensor
-        if not self._told:
-            self._told = True
-            self._ledger.record(self._event(tensor, strides))
-        return empty_strided(tuple(tensor.shape), strides, tensor.dtype).copy_(tensor)
-
-    def _event(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> Event:
-        shapes, dtypes = shapes_and_dtypes([tensor])
-        return Event(
-            DeadEnd.MAINTENANCE,
-            op=op_name(self._node),
-            detail=f"the tensor has strides {tensor.stride()} where {strides} were captured: copied at each run",
-            kind="laid out anew",
-            graph=self._graph.name,
-            phase=self._graph.phase.value,
-            shapes=shapes,
-            dtypes=dtypes,
-            bytes=tensor.numel() * tensor.element_size(),
-            source=source_line(self._node),
-            node=self._node.name,
-        )
-
-
-def _written_out(tensor: torch.Tensor) -> torch.Tensor:
-    """The values of a tensor in memory of its own, which lies as the tensor does."""
-    written = empty_strided(tuple(tensor.shape), tensor.stride(), tensor.dtype)
-    once = tuple(slice(1) if stride == 0 else slice(None) for stride in tensor.stride())
-    written[once].copy_(tensor[once])
-    return written
-
-
 def is_pick(node: fx.Node) -> bool:
     """Whether a node picks one of several results."""
     return getattr(node.target, "__name__", "") == "getitem" and getattr(node.target, "__module__", "") == "_operator"
 
 
-RESERVED = frozenset({"args", "call", "empty", "reinterpret", "runs", "write_out"})
+RESERVED = frozenset({"align", "args", "call", "device", "empty", "reinterpret", "runs", "write_out"})
 """Names that a program has for itself."""
 
 

@@ -7,19 +7,26 @@ from torch import fx
 from torch._ops import OpOverload
 
 from bridge.backends.tvm.compat import DTYPES
+from bridge.backends.tvm.serial import is_serial
 from bridge.backends.tvm.table import table
 from bridge.ir.backend import Refusal
 from bridge.ir.nodes import is_higher_order
 from bridge.ir.rows import asked, unsupported_argument
 from bridge.ir.schema import call_arguments
-from bridge.ir.shapes import is_size, symbols_of, tensors_of
+from bridge.ir.shapes import is_size, leaves, symbols_of, tensors_of
 from bridge.ledger import DeadEnd
 
 OWN_NAMESPACES = ("aten", "prims")
 
 
-def refusal(node: fx.Node) -> Refusal | None:
-    """Why TVM does not take a node, or None if it does. Picks from a tuple and size arithmetic are always taken."""
+CPU = torch.device("cpu")
+
+
+def refusal(node: fx.Node, device: torch.device = CPU) -> Refusal | None:
+    """Why TVM does not take a node, or None if it does. Picks from a tuple and size arithmetic are always taken.
+
+    device: where the graph's kernels run.
+    """
     if node.op != "call_function" or is_size(node):
         return None
     if not isinstance(node.target, OpOverload):
@@ -30,9 +37,12 @@ def refusal(node: fx.Node) -> Refusal | None:
     detail = unsupported_tensor(node)
     if detail:
         return coverage(detail, "dtype")
-    elsewhere = sorted({str(tensor.device) for tensor in tensors_of(node) if tensor.device.type != "cpu"})
-    if elsewhere:
-        return coverage(f"tensors on {' and '.join(elsewhere)}, and kernels are built for the CPU", "device")
+    detail = on_another_device(node, device)
+    if detail:
+        return coverage(detail, "device")
+    if device.type == "cuda" and is_serial(row):
+        detail = f"{row.op} is converted as loops in which one step follows another, no work for a GPU"
+        return coverage(detail, "serial")
     arguments = call_arguments(node)
     detail = unsupported_argument(row.op, row.parameters, node, arguments) or asked(row.refuses, arguments)
     if detail:
@@ -42,6 +52,18 @@ def refusal(node: fx.Node) -> Refusal | None:
         detail = f"{row.op} is not converted with symbolic sizes ({', '.join(sorted(symbols))})"
         return Refusal(DeadEnd.DYNAMIC_SHAPE, detail, "symbolic size")
     return None
+
+
+def on_another_device(node: fx.Node, device: torch.device) -> str | None:
+    """A tensor that the graph's kernels cannot reach. A 0-d one on the CPU beside those of a GPU is brought there."""
+    made = {id(result) for result in leaves(node.meta.get("val"))}
+    elsewhere = sorted({
+        str(tensor.device)
+        for tensor in tensors_of(node)
+        if tensor.device != device and not (tensor.device == CPU and tensor.dim() == 0 and id(tensor) not in made)
+    })  # fmt: skip
+    where = "the CPU" if device == CPU else str(device)
+    return f"tensors on {' and '.join(elsewhere)}, and kernels are built for {where}" if elsewhere else None
 
 
 def coverage(detail: str, kind: str) -> Refusal:

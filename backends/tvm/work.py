@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from bridge.backends.tvm.loops import Call, Loops, Value
 from bridge.backends.tvm.read import Reader
 from bridge.backends.tvm.schedule import cpu, cuda
 from bridge.backends.tvm.schedule.opaque import scheduled_opaque
+from bridge.backends.tvm.schedule.parameters import Scheduled
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:
@@ -53,15 +55,27 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
         request["views"],
     ).read()
     plan = fuse(loops, frozenset(request["apart"]))
-    target = tvm.target.Target(request["target"])
+    hardware = Hardware(tvm.target.Target(request["target"]), frozenset(request["unaligned"]))
     if trial is not None:
-        try_kernels(plan.items, target, trial)
+        try_kernels(plan.items, hardware, trial)
         if trial.failed:
             return {"failed": trial.failed}
     functions: dict[str, Any] = {}
-    steps = [_step(item, number, target, functions) for number, item in enumerate(plan.items)]
-    has_library = _library(functions, target, folder)
+    steps = [_step(item, number, hardware, functions) for number, item in enumerate(plan.items)]
+    has_library = _library(functions, hardware.target, folder)
     return {"library": has_library, "steps": steps, "constants": _constants(loops, folder)}
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What kernels are made for. unaligned: names of the values that need not begin where a GPU would like."""
+
+    target: Any
+    unaligned: frozenset[str]
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.target.kind.name == "cuda"
 
 
 class Trial:
@@ -91,17 +105,17 @@ def try_ops(module: Any, owners: Mapping[str, str], trial: Trial) -> None:
             trial.run([owner], lambda binding=binding: relax.transform.LegalizeOps()(_alone(binding)))
 
 
-def try_kernels(items: Sequence[Item], target: Any, trial: Trial) -> None:
+def try_kernels(items: Sequence[Item], hardware: Hardware, trial: Trial) -> None:
     """Schedule and build one kernel at a time."""
     for number, item in enumerate(items):
         if not isinstance(item, Call):
-            trial.run(item.nodes, lambda item=item, number=number: _build_one(item, number, target))
+            trial.run(item.nodes, lambda item=item, number=number: _build_one(item, number, hardware))
 
 
-def _build_one(item: Item, number: int, target: Any) -> None:
+def _build_one(item: Item, number: int, hardware: Hardware) -> None:
     functions: dict[str, Any] = {}
-    _step(item, number, target, functions)
-    compiled(functions, target)
+    _step(item, number, hardware, functions)
+    compiled(functions, hardware.target)
 
 
 def _alone(binding: Any) -> Any:
@@ -113,24 +127,24 @@ def _alone(binding: Any) -> Any:
     return builder.get()
 
 
-def _step(item: Item, number: int, target: Any, functions: dict[str, Any]) -> dict[str, Any]:
+def _step(item: Item, number: int, hardware: Hardware, functions: dict[str, Any]) -> dict[str, Any]:
     """One step of the program as the parent reads it; the kernel that it needs goes into `functions`."""
     if isinstance(item, Call):
         return {"call": item.name}
     nodes = list(dict.fromkeys(item.nodes))
     if isinstance(item, Kernel):
-        scheduled = cuda.scheduled if target.kind.name == "cuda" else cpu.scheduled
-        function, inputs, outputs, sizes = scheduled(item, "kernel")
-    elif target.kind.name == "cuda":
+        made = cuda.scheduled(item, "kernel", hardware.unaligned) if hardware.is_gpu else cpu.scheduled(item, "kernel")
+    elif hardware.is_gpu:
         raise ValueError(f"{item.name} is written as loops, one after the other, which a GPU does not run")
     else:
-        function, inputs, outputs = scheduled_opaque(item.function), list(item.inputs), list(item.outputs)
         sizes = [_text(s) for s in item.sizes]
+        made = Scheduled(scheduled_opaque(item.function), item.inputs, item.outputs, sizes)
     return {
-        "kernel": _entered(function, _named(nodes, number), functions),
-        "inputs": [v.name for v in inputs],
-        "outputs": [_described(v) for v in outputs],
-        "sizes": sizes,
+        "kernel": _entered(made.function, _named(nodes, number), functions),
+        "inputs": [v.name for v in made.inputs],
+        "outputs": [_described(v) for v in made.outputs],
+        "sizes": list(made.sizes),
+        "wide": [v.name for v in made.wide],
         "nodes": nodes,
     }
 

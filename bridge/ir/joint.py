@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import torch
 from torch import fx
 
 from bridge.ir.shapes import tensors_of
@@ -61,9 +62,10 @@ class Graph:
         return list(self.module.graph.nodes)
 
     @property
-    def devices(self) -> frozenset[str]:
-        """The kinds of devices that its tensors are on ("cpu", "cuda")."""
-        return frozenset(tensor.device.type for node in self.nodes for tensor in tensors_of(node))
+    def device(self) -> torch.device:
+        """Where its kernels run: on the first GPU that a tensor of it is on, else on the CPU."""
+        devices = (tensor.device for node in self.nodes for tensor in tensors_of(node))
+        return next((device for device in devices if device.type == "cuda"), torch.device("cpu"))
 
 
 @dataclass(frozen=True)

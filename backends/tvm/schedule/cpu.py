@@ -21,7 +21,7 @@ from bridge.backends.tvm.schedule.emit import Code, Emitter, int64, span
 from bridge.backends.tvm.schedule.integers import cast, lanes_of
 from bridge.backends.tvm.schedule.keep import kept, place_in_row
 from bridge.backends.tvm.schedule.nest import Nest, Reduction, nest_of
-from bridge.backends.tvm.schedule.parameters import Extents, Parameters
+from bridge.backends.tvm.schedule.parameters import Extents, Parameters, Scheduled
 from bridge.backends.tvm.schedule.tile import tiled
 from bridge.backends.tvm.schedule.vector import Lanes, vectorised
 
@@ -32,8 +32,8 @@ BLOCK = 256
 """Terms of a partial sum."""
 
 
-def scheduled(kernel: Kernel, name: str) -> tuple[Any, list[Value], list[Value], list[str]]:
-    """The kernel as a PrimFunc, and its parameters: the values it reads, those it writes, the symbolic sizes."""
+def scheduled(kernel: Kernel, name: str) -> Scheduled:
+    """The kernel as loops over rows and lanes."""
     nest, lanes = vectorised(laid_out(nest_of(kernel)))
     return _Writer(tiled(nest, lanes), lanes, kernel.stored, name).write()
 
@@ -50,10 +50,9 @@ class _Writer:
         self._emit.count(nest.scalars)
         self._top = max([r.level for r in nest.reductions], default=0)
 
-    def write(self) -> tuple[Any, list[Value], list[Value], list[str]]:
+    def write(self) -> Scheduled:
         self._rows(list(self._nest.rows), self._parallel())
-        made = self._parameters
-        return made.function(self._name), made.inputs, made.outputs, list(made.sizes)
+        return self._parameters.scheduled(self._name)
 
     def _parallel(self) -> bool:
         elements = self._nest.elements.constant

@@ -9,7 +9,7 @@ The order of a sum depends on the sizes alone, so a result is the same at each r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ from bridge.backends.tvm.schedule.axes import laid_out
 from bridge.backends.tvm.schedule.grid import Grid, gridded, is_whole, unconditional
 from bridge.backends.tvm.schedule.keep import kept
 from bridge.backends.tvm.schedule.nest import Reduction, Store, nest_of
-from bridge.backends.tvm.schedule.parameters import Extents, Parameters, reach
+from bridge.backends.tvm.schedule.parameters import Extents, Parameters, Scheduled, reach
 from bridge.backends.tvm.schedule.share import Share, Total
 from bridge.backends.tvm.schedule.threads import MEMORY, ThreadCode, ThreadEmitter
 from bridge.backends.tvm.schedule.vector import Lanes, width
@@ -38,13 +38,13 @@ WIDEST = 16
 """Bytes that are moved at once."""
 
 
-def scheduled(kernel: Kernel, name: str) -> tuple[Any, list[Value], list[Value], list[str]]:
-    """The kernel as a PrimFunc, and its parameters: the values it reads, those it writes, the symbolic sizes."""
-    return _Writer(gridded(laid_out(nest_of(kernel))), kernel.stored, name).write()
+def scheduled(kernel: Kernel, name: str, unaligned: Collection[str] = ()) -> Scheduled:
+    """The kernel as blocks of threads. unaligned: names of values that need not begin on 16 bytes."""
+    return _Writer(gridded(laid_out(nest_of(kernel))), kernel.stored, name, unaligned).write()
 
 
 class _Writer:
-    def __init__(self, grid: Grid, stored: Sequence[Value], name: str) -> None:
+    def __init__(self, grid: Grid, stored: Sequence[Value], name: str, unaligned: Collection[str]) -> None:
         self._grid, self._nest, self._name = grid, grid.nest, name
         self._code = ThreadCode()
         self._parameters = Parameters(grid.nest, stored, self._code, MEMORY)
@@ -55,9 +55,11 @@ class _Writer:
         self._top = max([r.level for r in grid.nest.reductions], default=0)
         self._slot = Axis("slot", Index.of(1))
         self._held, self._depth_of_row = 0, 1
+        self._unaligned = unaligned
+        self._wide: dict[Value, None] = {}
 
-    def write(self) -> tuple[Any, list[Value], list[Value], list[str]]:
-        made, grid = self._parameters, self._grid
+    def write(self) -> Scheduled:
+        grid = self._grid
         groups = self._extents(grid.groups)
         blocks = self._extents((grid.groups + (grid.beside - 1)) // grid.beside)
         if grid.groups.constant is None:
@@ -67,7 +69,7 @@ class _Writer:
             self._code.thread("threadIdx.x", self._number(grid.threads)) as thread,
         ):
             self._thread(block, thread, groups)
-        return made.function(self._name), made.inputs, made.outputs, list(made.sizes)
+        return self._parameters.scheduled(self._name, list(self._wide))
 
     def _integer(self) -> str:
         """Positions take 64 bits where 32 may not be enough."""
@@ -201,7 +203,7 @@ class _Writer:
         before = self._emit.registers
         self._emit.registers = dict(before)
         held = self._read(roots)
-        outgoing = {s.value: self._leaving(s.value) for s in stores if self._is_whole(s.offset)}
+        outgoing = {s.value: self._leaving(s.value) for s in stores if self._is_whole(s.value, s.offset)}
         with self._patch(patched):
             for store in stores:
                 self._store(store, outgoing.get(store.value))
@@ -231,13 +233,15 @@ class _Writer:
         for load in unconditional(roots):
             key, offset = (load.value, load.index), load.value.offset(load.index)
             again = bool(self._held) and self._by_column(load)
-            if key in self._emit.registers or not (self._is_whole(offset) or again):
+            whole = self._is_whole(load.value, offset)
+            if key in self._emit.registers or not (whole or again):
                 continue
             count = self._grid.width * (self._held if again else 1)
             depth = self._depth_of_row if again else None
             buffer = self._code.local(MEMORY.get(load.dtype, load.dtype), count, depth)
             place = self._place_in_registers() if again else self._place_in_patch()
-            if self._is_whole(offset):
+            if whole:
+                self._wide[load.value] = None
                 first = self._place_in_patch()
                 self._move(buffer, place - first, self._parameters.flat[load.value], offset - first, load.value)
             else:
@@ -249,8 +253,10 @@ class _Writer:
                 held[key] = buffer, place
         return held
 
-    def _is_whole(self, offset: Index) -> bool:
-        return self._grid.patch is not None and is_whole(offset, self._grid.patch)
+    def _is_whole(self, value: Value, offset: Index) -> bool:
+        """Whether a patch of the value can be moved at once."""
+        patch = self._grid.patch
+        return patch is not None and value.name not in self._unaligned and is_whole(offset, patch)
 
     def _leaving(self, value: Value) -> Any:
         """Registers for the elements of a patch that go to memory together."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
@@ -16,6 +17,20 @@ from bridge.backends.tvm.scalar import Load, Position, walk
 from bridge.backends.tvm.schedule.emit import Code, Emitter
 from bridge.backends.tvm.schedule.nest import Nest
 from bridge.backends.tvm.schedule.vector import Lanes, width
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A kernel as a PrimFunc, and what it is called with: the values it reads and writes, and symbolic sizes by name.
+
+    wide: those of the values that it reads in patches, which have to begin on 16 bytes.
+    """
+
+    function: Any
+    inputs: Sequence[Value]
+    outputs: Sequence[Value]
+    sizes: Sequence[str]
+    wide: Sequence[Value] = ()
 
 
 class Parameters:
@@ -32,10 +47,11 @@ class Parameters:
         buffers = [self._buffer(v, n) for n, v in enumerate(values)]
         self.variables = [*buffers, *self.sizes.values()]
 
-    def function(self, name: str) -> Any:
-        """The PrimFunc of these parameters and of the code."""
+    def scheduled(self, name: str, wide: Sequence[Value] = ()) -> Scheduled:
+        """The kernel of these parameters and of the code."""
         function = tirx.PrimFunc(self.variables, self._code.finish())
-        return function.with_attr("global_symbol", name).with_attr("tirx.noalias", True).with_attr("s_tir", True)
+        function = function.with_attr("global_symbol", name).with_attr("tirx.noalias", True).with_attr("s_tir", True)
+        return Scheduled(function, self.inputs, self.outputs, list(self.sizes), wide)
 
     def _buffer(self, value: Value, number: int) -> Any:
         """A buffer as torch hands it over, and a flat view of it."""

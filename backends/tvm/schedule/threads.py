@@ -42,6 +42,10 @@ LIBRARY = frozenset(
 """Functions that are called by the library's name. TVM has fast ones for some, which are off by 3e-5."""
 
 
+IN_THREADS = 3
+"""The depth of statements inside of a block's threads and of nothing else."""
+
+
 class ThreadCode(Code):
     """Statements of one thread among many."""
 
@@ -65,7 +69,7 @@ class ThreadCode(Code):
     def shared(self, dtype: str, size: int) -> Any:
         """A buffer of the whole block."""
         buffer = tirx.decl_buffer((size,), dtype, self.name("s"), scope="shared")
-        self.add(tirx.AllocBuffer(buffer), 1)
+        self.add(tirx.AllocBuffer(buffer), IN_THREADS)
         return buffer
 
     def barrier(self) -> None:
@@ -81,6 +85,7 @@ class ThreadEmitter(Emitter):
     ) -> None:
         super().__init__(code, flat, sizes, rows, Lanes(None, 1))
         self.integer = integer
+        self._guard_depth = IN_THREADS
         self.registers: dict[tuple[Value, tuple[Index, ...]], tuple[Any, Index]] = {}
 
     def register(self, dtype: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -11,15 +11,19 @@ from bridge.backends.tvm.kernels import loops
 from bridge.backends.tvm.table import Conversion
 
 
-@cache
 def is_serial(row: Conversion) -> bool:
     """Whether the row, or a function that it calls, names `loops`."""
-    return any(called is loops for called in _called(row.fn, set()))
+    return _names_loops(row.fn)
+
+
+@cache
+def _names_loops(function: Callable[..., Any]) -> bool:
+    return any(called is loops for called in _called(function, set()))
 
 
 def _called(function: Any, seen: set[Any]) -> Iterator[Any]:
     """The functions that a function names, and those that they name, itself first."""
-    if function in seen or not isinstance(function, FunctionType):
+    if not isinstance(function, FunctionType) or function in seen:
         return
     seen.add(function)
     yield function

@@ -149,6 +149,9 @@ class _Writer:
     def _by_column(self, node: Scalar) -> bool:
         return bool(self._emit.used(node).intersection(self._nest.cols))
 
+    def _by_patch(self, node: Scalar) -> bool:
+        return self._grid.patch in self._emit.used(node)
+
     def _place_in_registers(self) -> Index:
         """Where a thread holds an element of its part of a row."""
         return Index.of(self._slot) * self._grid.width + self._place_in_patch()
@@ -236,16 +239,19 @@ class _Writer:
             whole = self._is_whole(load.value, offset)
             if key in self._emit.registers or not (whole or again):
                 continue
-            count = self._grid.width * (self._held if again else 1)
+            in_patch = self._by_patch(load)
+            count = (self._grid.width if in_patch else 1) * (self._held if again else 1)
             depth = self._depth_of_row if again else None
             buffer = self._code.local(MEMORY.get(load.dtype, load.dtype), count, depth)
-            place = self._place_in_registers() if again else self._place_in_patch()
+            place = self._place_in_patch() if in_patch else Index({})
+            if again:
+                place = place + Index.of(self._slot) * (count // self._held)
             if whole:
                 self._wide[load.value] = None
                 first = self._place_in_patch()
                 self._move(buffer, place - first, self._parameters.flat[load.value], offset - first, load.value)
             else:
-                with self._patch():
+                with self._patch(in_patch):
                     where = self._emit.index(place)
                     self._code.add(tirx.BufferStore(buffer, self._emit.raw(load), [where]))
             self._emit.registers[key] = buffer, place

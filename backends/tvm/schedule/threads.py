@@ -42,6 +42,12 @@ LIBRARY = frozenset(
 """Functions that are called by the library's name. TVM has fast ones for some, which are off by 3e-5."""
 
 
+SAME_BITS: Mapping[tuple[str, str], str] = {
+    ("int32", "float32"): "__int_as_float", ("float32", "int32"): "__float_as_int",
+    ("int64", "float64"): "__longlong_as_double", ("float64", "int64"): "__double_as_longlong",
+}  # fmt: skip
+"""CUDA's functions from a float to the integer of its bits and back. Among integers a conversion keeps them."""
+
 IN_THREADS = 3
 """The depth of statements inside of a block's threads and of nothing else."""
 
@@ -121,7 +127,7 @@ def computed(node: Operation, arguments: list[Any], bind: Callable[[Any], Any]) 
     if node.name == "Select":
         return tirx.Select(*arguments)
     if node.name == "tirx.reinterpret":
-        return tirx.reinterpret(BITS.get(node.dtype, node.dtype), arguments[0])
+        return reinterpreted(arguments[0], BITS.get(node.dtype, node.dtype))
     wide = [as_float(a, kind) for a, kind in zip(arguments, kinds, strict=True)]
     dtype = "float32" if node.dtype in BITS else node.dtype
     return as_bits(_function(Operation(node.name, node.arguments, dtype), wide, bind), node.dtype)
@@ -141,6 +147,12 @@ def _function(node: Operation, arguments: list[Any], bind: Callable[[Any], Any])
 def called(name: str, dtype: str, *arguments: Any) -> Any:
     """A function of C's mathematical library."""
     return tirx.call_pure_extern(dtype, f"{name}f" if dtype == "float32" else name, *arguments)
+
+
+def reinterpreted(expr: Any, dtype: str) -> Any:
+    """The same bits as another type."""
+    name = SAME_BITS.get((str(expr.ty.dtype), dtype))
+    return cast(expr, dtype) if name is None else tirx.call_pure_extern(dtype, name, expr)
 
 
 def literal(value: Any, dtype: str) -> Any:

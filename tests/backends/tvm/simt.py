@@ -216,6 +216,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bitwise_not": numpy.invert, "shift_left": numpy.left_shift, "shift_right": numpy.right_shift,
     "bridge_from_bfloat16": _from(torch.bfloat16), "bridge_from_float16": _from(torch.float16),
     "bridge_to_bfloat16": _to(torch.bfloat16), "bridge_to_float16": _to(torch.float16),
+    "__int_as_float": lambda v: numpy.asarray(v).view("float32"),
+    "__float_as_int": lambda v: numpy.asarray(v).view("int32"),
+    "__longlong_as_double": lambda v: numpy.asarray(v).view("float64"),
+    "__double_as_longlong": lambda v: numpy.asarray(v).view("int64"),
     "isinf": numpy.isinf, "isfinite": numpy.isfinite,
 }  # fmt: skip
 

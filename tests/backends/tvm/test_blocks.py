@@ -1,0 +1,127 @@
+"""Kernels for a GPU compute what eager does, thread by thread, and are CUDA that compiles."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import bridge
+from bridge.backends.tvm.nvidia import compiled_for_gpu, machine_code
+from tests.backends.tvm.emulated import H200, Functions, emulated
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+FUNCTIONS: dict[str, Function] = {
+    "chain": lambda x: torch.tanh(x.sigmoid() * x - x.exp().clamp(max=3)) * 0.5,
+    "softmax": lambda x: F.softmax(x, -1),
+    "softmax of columns": lambda x: F.softmax(x, 0),
+    "layer norm of gelu": lambda x: F.layer_norm(F.gelu(x), (x.shape[-1],)),
+    "batch norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "column sum": lambda x: x.exp().sum(0),
+    "transposed": lambda x: (x.t() * 2).contiguous(),
+    "joined and padded": lambda x: F.pad(torch.cat([x, -x], 1), (1, 2)),
+    "largest": lambda x: x.amax(-1) + x.detach().prod(0).sum(),
+    "picked": lambda x: x.detach()[torch.arange(x.shape[0] - 1, -1, -1)] * x,
+    "flags": lambda x: torch.where((x > 0).any(1, keepdim=True), x, -x),
+}
+
+SHAPES = [(3, 7), (33, 32), (5, 4100), (300, 40)]
+
+
+def differs(function: Function, x: torch.Tensor, compiled: Function) -> str | None:
+    """How a compiled function, or its gradient, is further from float64 than twice what eager is."""
+    mine, theirs, exact = x.clone().requires_grad_(), x.clone().requires_grad_(), x.double().requires_grad_()
+    results = [f(t) for f, t in ((compiled, mine), (function, theirs), (function, exact))]
+    weight = torch.linspace(-1, 1, results[0].numel()).reshape(results[0].shape)
+    gradients = [torch.autograd.grad(r, t, weight.to(r.dtype)) for r, t in zip(results, (mine, theirs, exact))]
+    for one, eager, right in (results, [g[0] for g in gradients]):
+        error, own = (torch.nan_to_num(t.double() - right).abs().max() for t in (one, eager))
+        if error > max(2 * own, 2e-5 * right.abs().max() if x.dtype == torch.float32 else 0):
+            return f"{error} off, where eager is {own} off"
+    return None
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_kind_of_kernel(shape: tuple[int, int]) -> None:
+    x = torch.randn(shape)
+    with emulated():
+        together = bridge.compile(lambda x: [function(x) for function in FUNCTIONS.values()], options={"cache": False})
+        found = {
+            name: differs(function, x, lambda t, number=number: together(t)[number])
+            for number, (name, function) in enumerate(FUNCTIONS.items())
+        }
+    assert {name: how for name, how in found.items() if how} == {}
+    assert [event.detail for event in together.ledger if event.kind != "copied back"] == []
+    assert all(ways["fallback"] == 0 for ways in together.placement.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_16_bit_floats(dtype: torch.dtype) -> None:
+    x = torch.randn(24, 64, dtype=dtype)
+    for name in ("chain", "softmax", "layer norm of gelu", "column sum", "transposed", "joined and padded"):
+        with emulated():
+            how = differs(FUNCTIONS[name], x, bridge.compile(FUNCTIONS[name], options={"cache": False}))
+        assert how is None, f"{name}: {how}"
+
+
+def test_symbolic_sizes() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.softmax(x * 2, -1) + x.sum(0)
+
+    with emulated():
+        compiled = bridge.compile(function, dynamic=True, options={"cache": False})
+        for rows, columns in ((3, 7), (40, 300), (2, 5)):
+            x = torch.randn(rows, columns)
+            torch.testing.assert_close(compiled(x), function(x))
+    assert len(bridge.inspect(compiled).graphs) == 1
+
+
+def test_a_tensor_that_begins_anywhere() -> None:
+    whole = torch.randn(64 * 33 + 1)
+    x = whole[1:].view(33, 64)
+    with emulated():
+        compiled = bridge.compile(lambda x: F.softmax(x, -1) + x[:, 2:34].sum(1, keepdim=True))
+        torch.testing.assert_close(compiled(x), F.softmax(x, -1) + x[:, 2:34].sum(1, keepdim=True))
+    assert ".data_ptr() & 15" in bridge.inspect(compiled).graphs[0].source
+
+
+def test_results_are_the_same_at_each_run() -> None:
+    x = torch.randn(77, 130)
+    with emulated():
+        compiled = bridge.compile(lambda x: (x.sum(0), x.sum(1), x.sum()))
+        first, second = compiled(x), compiled(x)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def kernels_of(function: Function, x: torch.Tensor) -> Functions:
+    with emulated() as programs:
+        bridge.compile(function, options={"cache": False})(x)
+    return programs[0]
+
+
+def test_rows_are_read_once_and_in_patches() -> None:
+    (kernel,) = kernels_of(lambda x: F.softmax(x, -1), torch.randn(64, 1024)).values()
+    text = kernel.script()
+    assert text.count("= f0[") == 1, "each element is read by one statement, whichever walks need it"
+    assert "T.Ramp(" in text.split("= f0[")[1].split("\n")[0]
+    assert "tvm_warp_shuffle_xor" in text and "tvm_storage_sync" not in text
+
+
+def test_columns_are_shared_by_way_of_memory() -> None:
+    (kernel,) = kernels_of(lambda x: x.sum(0), torch.randn(512, 128)).values()
+    assert "alloc_shared" in kernel.script() and "tvm_storage_sync" in kernel.script()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="no NVRTC")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_kernels_are_cuda_that_compiles(dtype: torch.dtype) -> None:
+    target = __import__("tvm").target.Target(H200)
+    functions = kernels_of(lambda x: [f(x) for f in FUNCTIONS.values()], torch.randn(33, 64, dtype=dtype))
+    for part in compiled_for_gpu(functions, target).imports:
+        source = part.inspect_source("cuda")
+        assert len(machine_code(source, "sm_90")) > 1000
+        assert not any(f" {fast}(" in source for fast in ("__expf", "__logf", "__tanhf", "__powf"))

@@ -97,6 +97,11 @@ TORCH: tuple[Touched, ...] = (
         without="some of the speed of small graphs",
     ),
     Touched(
+        "torch._C._dynamo.guards._empty_strided_cuda",
+        mentioned="torch/_inductor/codegen/wrapper.py",
+        without="some of the speed of small graphs",
+    ),
+    Touched(
         "torch._C._dynamo.guards._reinterpret_tensor",
         mentioned="torch/_inductor/codegen/wrapper.py",
         without="some of the speed of small graphs",

@@ -167,9 +167,8 @@ class Machine:
             return numpy.asarray(values[0]).view(str(expr.ty.dtype))
         if name in FUNCTIONS:
             return FUNCTIONS[name](*values)
-        made = getattr(torch, TORCH.get(name.removesuffix("f"), name.removesuffix("f")))(
-            *(torch.from_numpy(numpy.array(v)) for v in values)
-        )
+        plain = str(name).removesuffix("f")
+        made = getattr(torch, TORCH.get(plain, plain))(*(torch.from_numpy(numpy.array(v)) for v in values))
         return made.numpy().astype(str(expr.ty.dtype))
 
 

@@ -97,7 +97,7 @@ def test_results_are_the_same_at_each_run() -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def kernels_of(function: Function, x: torch.Tensor) -> Functions:
+def kernels_of(function: Callable[[torch.Tensor], object], x: torch.Tensor) -> Functions:
     with emulated() as programs:
         bridge.compile(function, options={"cache": False})(x)
     return programs[0]
@@ -108,12 +108,14 @@ def test_rows_are_read_once_and_in_patches() -> None:
     text = kernel.script()
     assert text.count("= f0[") == 1, "each element is read by one statement, whichever walks need it"
     assert "T.Ramp(" in text.split("= f0[")[1].split("\n")[0]
-    assert "tvm_warp_shuffle_xor" in text and "tvm_storage_sync" not in text
+    assert "tvm_warp_shuffle_xor" in text
+    assert "tvm_storage_sync" not in text
 
 
 def test_columns_are_shared_by_way_of_memory() -> None:
     (kernel,) = kernels_of(lambda x: x.sum(0), torch.randn(512, 128)).values()
-    assert "alloc_shared" in kernel.script() and "tvm_storage_sync" in kernel.script()
+    assert "alloc_shared" in kernel.script()
+    assert "tvm_storage_sync" in kernel.script()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="no NVRTC")

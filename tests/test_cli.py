@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.backends.tvm.table import table
-from bridge.ledger import DeadEnd, Event, Placement, Way
-from bridge.ledger.jsonl import write
+from bridge.backends.tvm.table import awaited, table
+from bridge.conformance.kept import ROWS
+from bridge.ledger import DeadEnd, End, Event, Placement, Trial, Way
+from bridge.ledger.jsonl import read, write
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -79,6 +80,34 @@ def test_ops_lists_every_row() -> None:
     assert not [str(op) for op in table() if str(op) not in listed]
     own = [op for op in table() if op.namespace in ("aten", "prims")]
     assert f"{len(own)} overloads" in done.stdout
+
+
+def test_ops_tells_what_was_tried_of_a_row(tmp_path: Path) -> None:
+    kept = tmp_path / "rows.jsonl"
+    trials = [
+        Trial("aten.exp2.default", "bridge", End.RIGHT, 3, "float32", "sample"),
+        Trial("aten.exp2.default", "bridge", End.RIGHT, 2, "int8", "sample"),
+        Trial("aten.exp2.default", "bridge", End.WRONG, 1, "int8", "no elements or dimensions", "1 of 4 differ"),
+        Trial("aten.exp2.default", "bridge", End.REFUSED, 1, "complex64", "sample", "complex64 is not supported"),
+        Trial("aten.exp2.default", "tvm", End.RIGHT, 9, "float64", "sample"),
+    ]
+    write(kept, trials)
+    done = bridge("ops", "--json", "--trials", kept)
+    rows = {row["op"]: row for row in json.loads(done.stdout)}
+    assert rows["aten.exp2.default"] == {
+        "op": "aten.exp2.default", "family": "unary", "row": "exp2", "symbolic": True, "refuses": [],
+        "dtypes": ["float32"], "refused": ["complex64"], "samples": 5, "wrong": 1,
+    }  # fmt: skip
+    assert rows["aten.sin.default"]["dtypes"] == []
+    assert "check_errors=" in rows["aten._linalg_solve_ex.default"]["refuses"]
+
+
+def test_what_was_tried_of_the_rows_is_kept() -> None:
+    """The listing's types and samples: of rows that are there, and right."""
+    known = {str(op) for op in table()} | set(awaited)
+    tried = read(ROWS).trials
+    assert {trial.op for trial in tried} <= known
+    assert not [trial for trial in tried if trial.end not in (End.RIGHT, End.REFUSED)]
 
 
 def test_an_unknown_task_lists_the_known_ones() -> None:

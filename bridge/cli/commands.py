@@ -1,4 +1,4 @@
-"""The commands that show: `bridge demo`, `report`, `cache`, `ops`, `doctor`."""
+"""The commands that show: `bridge demo`, `report`, `cache`, `doctor`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from bridge.cli.app import app, complain, console
 
@@ -83,26 +82,6 @@ def cache(clear: Annotated[bool, typer.Option("--clear", help="Remove what it ho
     if clear:
         held.clear()
         console.print("removed")
-
-
-@app.command()
-def ops() -> None:
-    """List every ATen overload that TVM takes, where its row stands, and what the row does not take."""
-    from bridge.backends.tvm.table import awaited, missing, table
-    from bridge.ir.rows import NEUTRAL
-    from bridge.ir.schema import defaults
-
-    listing = Table("op", "row", "symbolic sizes", "arguments it refuses", "and")
-    for row in sorted(table().values(), key=lambda row: str(row.op)):
-        unnamed = [name for name in defaults(row.op) if name not in row.parameters and name not in NEUTRAL]
-        rule = row.refuses.__name__.replace("_", " ") if row.refuses is not None else ""
-        listing.add_row(str(row.op), row.place, "yes" if row.symbolic else "no", ", ".join(unnamed), rule)
-    console.print(listing)
-    console.print(f"{len(table())} overloads")
-    if awaited:
-        console.print(f"with a row, once their library is imported: {' '.join(awaited)}", soft_wrap=True)
-    if missing:
-        console.print(f"with a row, but not in this torch: {', '.join(missing)}")
 
 
 @app.command()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bridge.cli.app import app, console
+from bridge.cli.app import app, complain, console
 
 OPS = 'Overloads that the bridge has a row for: "aten.add.Tensor", or "add" for all of add. All if none is named.'
 IMPORTER = (
@@ -34,8 +35,14 @@ def conform(
     strided and expanded tensors. What is found is added to the file at once, so that a run can be stopped and taken up.
     Exits with 1 if anything that the importer takes is wrong, raises or ends the process.
     """
+    if find_spec("expecttest") is None:
+        complain(
+            "expecttest, which torch's samples need, is not installed; pip install 'torch-tvm-bridge[conformance]'"
+        )
+        raise typer.Exit(1)
     from bridge.conformance.importers import importer as find
-    from bridge.conformance.run import chosen, sweep, tried
+    from bridge.conformance.kept import tried
+    from bridge.conformance.run import chosen, sweep
     from bridge.conformance.summary import BAD, line, print_summary
     from bridge.conformance.trials import worst
     from bridge.demo.timing import machine

@@ -32,15 +32,6 @@ def chosen(names: Sequence[str]) -> list[str]:
     return found or known
 
 
-def tried(file: Path, importer: str) -> dict[str, list[Trial]]:
-    """What a file tells of an importer, by overload."""
-    found: dict[str, list[Trial]] = {}
-    for trial in read(file).trials:
-        if trial.importer == importer:
-            found.setdefault(trial.op, []).append(trial)
-    return found
-
-
 def sweep(
     ops: Sequence[str], importer: str, file: Path, jobs: int, limit: float, served: str = "bridge.conformance.serve"
 ) -> Iterator[tuple[str, list[Trial]]]:

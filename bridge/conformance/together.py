@@ -77,6 +77,11 @@ class Together:
         outputs = sum(len(p) for p in self._picks)
         return Graph("calls", Phase.INFERENCE, module, (Role.INPUT,) * len(self.inputs), (Role.OUTPUT,) * outputs)
 
+    def described(self) -> list[tuple[torch.dtype, tuple[int, ...]]]:
+        """Type and sizes of each result, as torch says without computing any."""
+        vals = [pick.meta["val"] for picks in self._picks for pick in picks]
+        return [(val.dtype, tuple(val.shape)) for val in vals]
+
     def by_call(self, results: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
         """Results by call."""
         left = iter(results)

@@ -10,7 +10,7 @@ import torch
 from torch._ops import OpOverload
 
 from bridge.backends.tvm.table import table
-from bridge.conformance.agreement import disagreement
+from bridge.conformance.agreement import disagreement, tensors
 from bridge.conformance.calls import Call, calls_by_type
 from bridge.conformance.importers import Importer
 from bridge.conformance.together import Together
@@ -81,13 +81,12 @@ def _variants(first: Sequence[Try]) -> Iterator[Try]:
 
 
 def _is_taken(call: Call) -> bool:
-    """Whether torch has a result of the call, with tensors and without memory."""
+    """Whether torch has a result of the call, and the same with memory and without: of that type, of those sizes."""
     try:
-        call()
-        Together([call])
+        made, without_memory = tensors(call()), Together([call]).described()
     except Exception:  # of an op's own choice
         return False
-    return True
+    return [(t.dtype, tuple(t.shape)) for t in made] == without_memory
 
 
 def ends(tried: Sequence[Try], importer: Importer) -> list[tuple[End, str]]:

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from bridge.ledger import Placement, Way
 
-COLUMNS = ("forward", "backward", "optimizer", "inference")
-"""The phases of a report, in order; one that a file also names comes after them."""
+COLUMNS = ("forward", "backward", "optimizer", "step", "joint", "inference")
+"""The phases of a report, in order; one that a file also names comes after them. A step is the first three in one."""
 EVERYWHERE = "all"
 """The column over all phases."""
 

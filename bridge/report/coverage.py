@@ -13,8 +13,8 @@ from bridge.report.repro import repro
 Ways = Mapping[Way, int]
 """How many nodes ran in each way, all four ways named."""
 
-UNCAPTURED = "uncaptured"
-"""The kind of the events for places that torch left out of every graph."""
+UNCAPTURED, STEP_OUTSIDE = "uncaptured", "step outside"
+"""The kinds of the events for what is in no graph: a place that torch left out, and an optimizer behind a program."""
 
 RAISED, TIMED_OUT, WRONG = "raised", "timed out", "wrong result"
 FAILED = (RAISED, TIMED_OUT, WRONG)
@@ -115,11 +115,11 @@ def coverage(events: Iterable[Event], placements: Iterable[Placement]) -> Covera
 
 
 def with_uncaptured(events: Iterable[Event], placements: Iterable[Placement]) -> tuple[Placement, ...]:
-    """The placements, and one for each event of a place that torch left out of every graph."""
+    """The placements, and one for each event of what is in no graph."""
     left_out = (
         Placement(event.op, Way.UNCAPTURED, event.count, event.graph, event.phase or "forward", event.model)
         for event in events
-        if event.kind == UNCAPTURED
+        if event.kind in (UNCAPTURED, STEP_OUTSIDE)
     )
     return (*placements, *left_out)
 

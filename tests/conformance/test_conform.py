@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from bridge.cli import app
 from bridge.conformance.importers import UnknownImporter, importer
-from bridge.conformance.run import UnknownOp, chosen, sweep, tried
+from bridge.conformance.kept import tried
+from bridge.conformance.run import UnknownOp, chosen, sweep
 from bridge.conformance.trials import EXTENT, SPECIAL, trials, worst
 from bridge.ledger import End, Trial
 from bridge.ledger.jsonl import write

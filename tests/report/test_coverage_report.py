@@ -17,7 +17,7 @@ from bridge.ledger import DeadEnd, Event, PeerAnswer, Placement, Record, Way
 from bridge.ledger.jsonl import LedgerFile
 from bridge.report.amounts import Quantity, amounts
 from bridge.report.cover import Step, cover
-from bridge.report.coverage import RAISED
+from bridge.report.coverage import RAISED, coverage
 from bridge.report.difference import Change, difference
 from bridge.report.html import report_html
 from bridge.report.json import report_json
@@ -72,9 +72,16 @@ def test_what_was_not_recorded_is_no_nought() -> None:
 
 
 def test_the_columns_are_in_the_order_of_a_step() -> None:
-    phases = ["inference", "optimizer", "other", "backward", "forward"]
+    phases = ["inference", "step", "optimizer", "other", "backward", "forward"]
     found = amounts([of("add", G, phase=phase) for phase in phases])
-    assert list(found[Quantity.OPS]) == ["forward", "backward", "optimizer", "inference", "other", "all"]
+    assert list(found[Quantity.OPS]) == ["forward", "backward", "optimizer", "step", "inference", "other", "all"]
+
+
+def test_an_optimizer_that_steps_outside_of_the_program_is_a_column_of_its_own() -> None:
+    outside = Event(DeadEnd.INPLACE_OPTIMIZER, "SGD.step", "it has hooks", "step outside", phase="optimizer")
+    found = coverage([outside], [of("add")]).amounts[Quantity.NODES]
+    assert found["optimizer"].ways == {G: 0, L: 0, F: 0, U: 1}
+    assert "optimizer" not in coverage([], [of("add")]).amounts[Quantity.NODES]
 
 
 @pytest.mark.parametrize(

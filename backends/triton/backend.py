@@ -93,15 +93,13 @@ def refused(node: fx.Node) -> Refusal | None:
     for tensor in tensors:
         if tensor.layout != torch.strided or tensor.dtype in UNHELD:
             return coverage(f"{tensor.layout} tensors of {tensor.dtype} are not supported", "dtype")
+    if symbols_of(node) and not row.symbolic:
+        return Refusal(DeadEnd.DYNAMIC_SHAPE, f"{row.op} is not launched with symbolic sizes", "symbolic size")
     arguments = call_arguments(node)
     detail = unsupported_argument(row.op, row.parameters, node, arguments) or asked(row.refuses, arguments)
     if detail is None and not row.ordered and torch.are_deterministic_algorithms_enabled():
         detail = "its sums are made in any order, and deterministic algorithms are asked for"
-    if detail is not None:
-        return coverage(detail, "row refuses")
-    if symbols_of(node) and not row.symbolic:
-        return Refusal(DeadEnd.DYNAMIC_SHAPE, f"{row.op} is not launched with symbolic sizes", "symbolic size")
-    return None
+    return coverage(detail, "row refuses") if detail is not None else None
 
 
 def coverage(detail: str, kind: str) -> Refusal:

@@ -7,6 +7,7 @@ copy and of a matrix product on the same machine. A case that fails is a line th
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ import triton
 from torch import randint, randn
 from torch._ops import OpOverload
 
+from bridge.backends.triton.kernels.optimizer import adamw, blocks
 from bridge.backends.triton.table import CONFIG, table
 
 aten = torch.ops.aten
@@ -74,6 +76,58 @@ def cases() -> Iterator[Case]:
     yield Case("scatter of one a row", aten.scatter.value, lambda: one, bytes=8 * MANY)
 
 
+def products() -> Iterator[Case]:
+    side = 4096
+    a, b = bits16(side, side), bits16(side, side)
+    yield Case("product of 4096, bf16", aten.mm.default, lambda: (a, b), flops=2 * side**3)
+    yield Case("product with a transposed one, bf16", aten.mm.default, lambda: (a, b.t()), flops=2 * side**3)
+    yield Case("product with bias, bf16", aten.addmm.default, lambda: (a[0], a, b), flops=2 * side**3)
+    yield Case("product, bias, GELU", aten._addmm_activation.default, gelu_arguments(a, b), flops=2 * side**3)
+    yield Case("product of 4096, TF32", aten.mm.default, lambda: (a.float(), b.float()), flops=2 * side**3)
+    batches = (bits16(256, 512, 64), bits16(256, 64, 512))
+    yield Case("products of batches, bf16", aten.bmm.default, lambda: batches, flops=2 * 256 * 512 * 512 * 64)
+
+
+def gelu_arguments(a: torch.Tensor, b: torch.Tensor) -> Callable[[], tuple[Any, ...]]:
+    return lambda: (a[0], a, b, 1, 1, True)
+
+
+def attentions() -> Iterator[Case]:
+    for name, batch, heads, length, width, causal in (
+        ("causal 64", 8, 12, 1024, 64, True),
+        ("long causal 128", 2, 16, 4096, 128, True),
+        ("full 64", 32, 12, 512, 64, False),
+    ):
+        q, k, v = (bits16(batch, length, heads, width).transpose(1, 2) for _ in range(3))
+        flops = 4 * batch * heads * length * length * width / (2 if causal else 1)
+        forward = aten._scaled_dot_product_flash_attention.default
+        yield Case(f"flash attention, {name}", forward, lambda q=q, k=k, v=v, c=causal: (q, k, v, 0.0, c), flops=flops)
+        out, sums, n1, n2, longest, longest_k, seed, unused, _ = forward(q, k, v, 0.0, causal)
+        given = (torch.randn_like(q), q, k, v, out, sums, n1, n2, longest, longest_k, 0.0, causal, seed, unused)
+        backward = aten._scaled_dot_product_flash_attention_backward.default
+        yield Case(f"flash attention backward, {name}", backward, lambda given=given: given, flops=2.5 * flops)
+    bias = bits16(8, 1, 1024, 1024).expand(8, 12, 1024, 1024)
+    q, k, v = (bits16(8, 1024, 12, 64).transpose(1, 2) for _ in range(3))
+    efficient = aten._scaled_dot_product_efficient_attention.default
+    flops = 4 * 8 * 12 * 1024 * 1024 * 64
+    yield Case("attention with a bias", efficient, lambda: (q, k, v, bias, True), flops=flops)
+    out, sums, seed, offset = efficient(q, k, v, bias, True)
+    given = (torch.randn_like(q), q, k, v, bias, out, sums, seed, offset, 0.0, [True, True, True, False])
+    backward = aten._scaled_dot_product_efficient_attention_backward.default
+    yield Case("attention with a bias, backward", backward, lambda: given, flops=2.5 * flops)
+
+
+def norms() -> Iterator[Case]:
+    for rows, width in ((2**16, 1024), (8192, 768), (2**13, 8192)):
+        for kind, x in (("", randn(rows, width)), (", bf16", bits16(rows, width))):
+            moved, spread, w = 3 * x.nbytes, torch.rand(rows, 1) + 0.5, torch.ones(width, dtype=x.dtype)
+            given = (x, x, [width], spread, spread, w, w, [True, True, True])
+            name = f"layer norm backward {rows}×{width}{kind}"
+            yield Case(name, aten.native_layer_norm_backward.default, lambda given=given: given, bytes=moved)
+    given = (x, x, [width], spread, w, [True, True])
+    yield Case("RMS norm backward", aten._fused_rms_norm_backward.default, lambda: given, bytes=moved)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--out", type=Path, default=Path("out/kernels.jsonl"))
@@ -82,14 +136,15 @@ def main() -> None:
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     torch.set_default_device("cuda")
     with chosen.out.open("w", encoding="utf-8") as file:
-        for line in (ceilings(), *measured(chosen.only)):
+        for line in itertools.chain((ceilings(),), measured(chosen.only), optimizers(chosen.only)):
             file.write(json.dumps(line) + "\n")
             file.flush()
             print(" ".join(f"{name}={value}" for name, value in line.items()), flush=True)
 
 
 def measured(pattern: str) -> Iterator[dict[str, Any]]:
-    for case in cases():
+    torch.set_float32_matmul_precision("high")
+    for case in itertools.chain(attentions(), products(), norms(), cases()):
         if re.search(pattern, case.name):
             torch.manual_seed(0)
             try:
@@ -110,6 +165,26 @@ def ceilings() -> dict[str, Any]:
         "copy GB/s": round(8 * x.numel() / copying / 1e6),
         "product TFLOP/s": round(2 * 8192**3 / product / 1e9),
     }
+
+
+def optimizers(pattern: str) -> Iterator[dict[str, Any]]:
+    """AdamW over the parameters of a GPT-2, beside torch's fused one. It reads four numbers and writes three."""
+    if not re.search(pattern, "AdamW"):
+        return
+    sizes = [50257 * 768, 1024 * 768, *[768 * 2304, 768 * 768, 768 * 3072, 768 * 3072, 2304, 768, 3072] * 12]
+    params = [torch.nn.Parameter(randn(size)) for size in sizes]
+    for param in params:
+        param.grad = randn(param.shape)
+    theirs = torch.optim.AdamW(params, lr=1e-3, fused=True)
+    theirs.step()
+    moments = [[theirs.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq")]
+    held = blocks([p.data for p in params], [p.grad for p in params if p.grad is not None], *moments)
+    step, lr = torch.tensor(2.0), torch.tensor(1e-3)
+    ours = milliseconds(lambda: adamw(held, step, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01))
+    reference = milliseconds(theirs.step)
+    rate = round(4 * 7 * sum(sizes) / ours / 1e6)
+    yield {"case": "AdamW of a GPT-2", "triton ms": round(ours, 4), "aten ms": round(reference, 4),
+           "ratio": round(ours / reference, 3), "GB/s": rate}  # fmt: skip
 
 
 def milliseconds(call: Callable[[], Any]) -> float:
@@ -148,7 +223,8 @@ def compared(case: Case) -> dict[str, Any]:
 def distance(found: Any, expected: Any) -> float:
     """The norm of the difference of the first result, over the norm of what is expected."""
     if isinstance(expected, tuple | list):
-        return max(distance(a, b) for a, b in zip(found, expected) if b is not None and b.is_floating_point())
+        pairs = [(a, b) for a, b in zip(found, expected) if isinstance(b, torch.Tensor) and b.is_floating_point()]
+        return max(distance(a, b) for a, b in pairs)
     difference = torch.linalg.vector_norm((found.double() - expected.double()).nan_to_num())
     return float(difference / torch.linalg.vector_norm(expected.double().nan_to_num()).clamp_min(1e-30))
 

@@ -26,7 +26,12 @@ LONGEST = 4096
 MOST = 256
 """Largest elements that are kept from tile to tile."""
 
-SORTS = ({"ROWS": 1, "num_warps": 4}, {"ROWS": 1, "num_warps": 8}, {"ROWS": 4, "num_warps": 4})
+SORTS = (
+    {"ROWS": 1, "num_warps": 1},
+    {"ROWS": 1, "num_warps": 4},
+    {"ROWS": 1, "num_warps": 8},
+    {"ROWS": 4, "num_warps": 4},
+)
 PICKS = (
     {"TILE": 512, "ROWS": 1, "num_warps": 1},
     {"TILE": 1024, "ROWS": 1, "num_warps": 4},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf, nan
 from typing import Any
 
@@ -100,6 +100,37 @@ def whole(rows: int, columns: int) -> torch.Tensor:
     return randn(2, rows, columns)
 
 
+def normed(rows: int, width: int, dtype: torch.dtype = torch.float32) -> Arguments:
+    x = randn(2, rows, width).to(dtype)
+    mean, spread = x.float().mean(-1, keepdim=True), x.float().var(-1, keepdim=True, correction=0)
+    weight, bias = randn(2, width).to(dtype)
+    return randn(2, rows, width).to(dtype), x, [width], mean, (spread + 1e-5).rsqrt(), weight, bias, [True] * 3
+
+
+def centred() -> list[Arguments]:
+    plain = normed(3, 20)
+    return [normed(7, 33), normed(2, 9, torch.bfloat16), (*plain[:5], None, None, [True, False, False])]
+
+
+def uncentred() -> list[Arguments]:
+    """RMS norm: what it divides by is no deviation."""
+    spreads = [(call, (call[1].float().square().mean(-1, keepdim=True) + 1e-5).rsqrt()) for call in centred()]
+    return [(*call[:3], spread, call[5], [True, call[5] is not None]) for call, spread in spreads]
+
+
+def rms_gradients(given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """By autograd, since no CPU has the overload."""
+    x, weight = (None if one is None else one.detach().requires_grad_() for one in (given["input"], given["weight"]))
+    y = x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+    leaves = [one for one in (x, weight) if one is not None]
+    made = torch.autograd.grad(y if weight is None else y * weight, leaves, given["grad_out"])
+    return (*made, None)[:2]
+
+
+REFERENCES = {aten._fused_rms_norm_backward.default: rms_gradients}
+"""What is compared with instead of the overload itself."""
+
+
 SAMPLES: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten.cumsum.default: lambda: lines(
         *numbers(), (randn(40).half(), 0), (randn(40).double(), 0, torch.float32), (3 * randn(40), 0, torch.int64)
@@ -130,6 +161,8 @@ SAMPLES: dict[OpOverload, Callable[[], list[Arguments]]] = {
         written([permutations(1, 3)[0]], 3, 4, 5, 6),
     ],
     aten._unsafe_index_put.default: lambda: [written([None, None, arange(5)], 1)],
+    aten.native_layer_norm_backward.default: centred,
+    aten._fused_rms_norm_backward.default: uncentred,
     aten.mm.default: lambda: first(products()),
     aten.bmm.default: products,
     aten.addmm.default: lambda: [

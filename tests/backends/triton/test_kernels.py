@@ -12,10 +12,10 @@ from torch.utils._pytree import tree_map_only
 
 from bridge.backends.triton.table import CONFIG, table
 from bridge.ir.schema import defaults
-from tests.backends.triton import attention
-from tests.backends.triton.samples import SAMPLES as OTHERS
+from tests.backends.triton import attention, samples
 
-SAMPLES = {**OTHERS, **attention.SAMPLES}
+SAMPLES = {**samples.SAMPLES, **attention.SAMPLES}
+REFERENCES = {**samples.REFERENCES, **attention.REFERENCES}
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SMALL: Mapping[str, int] = dict.fromkeys(("TILE", "BLOCK", "COLUMNS", "INNER", "OWN", "STEP"), 16)
@@ -44,7 +44,7 @@ def test_a_launcher_gives_what_aten_gives(op: OpOverload) -> None:
     for arguments in SAMPLES[op]():
         given = by_name(op, arguments)
         wide = tree_map_only(torch.Tensor, wider, given)
-        expected = attention.REFERENCES[op](wide) if op in attention.REFERENCES else op(**wide)
+        expected = REFERENCES[op](wide) if op in REFERENCES else op(**wide)
         found = launched(op, tree_map_only(torch.Tensor, lambda x: x.to(DEVICE), given), config)
         compare(tree_map_only(torch.Tensor, lambda x: x.cpu(), found), expected)
 

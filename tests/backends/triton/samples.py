@@ -120,7 +120,8 @@ def uncentred() -> list[Arguments]:
 
 def rms_gradients(given: Mapping[str, Any]) -> tuple[Any, ...]:
     """By autograd, since no CPU has the overload."""
-    x, weight = (None if one is None else one.detach().requires_grad_() for one in (given["input"], given["weight"]))
+    x, weight = given["input"].detach().requires_grad_(), given["weight"]
+    weight = None if weight is None else weight.detach().requires_grad_()
     y = x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
     leaves = [one for one in (x, weight) if one is not None]
     made = torch.autograd.grad(y if weight is None else y * weight, leaves, given["grad_out"])

@@ -28,7 +28,7 @@ class Net(nn.Module):
         self.layers = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.GELU())
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {"spectrum": torch.fft.rfft(self.layers(x)), "rows": torch.arange(3)}
+        return {"power": torch.linalg.matrix_exp(self.layers(x)[:, :6]), "rows": torch.arange(3)}
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_it_tells_what_compiling_tells() -> None:
     net, x = Net(), torch.linspace(-1, 1, 24).reshape(6, 4)
     dry = bridge.coverage(net, x)
     compiled = bridge.compile(net)
-    torch.view_as_real(compiled(x)["spectrum"]).sum().backward()
+    compiled(x)["power"].sum().backward()
     assert dry.placement == compiled.placement
     assert set(dry.placement) == {"forward", "backward"}
     assert all(ways["generated"] and ways["fallback"] for ways in dry.placement.values())
@@ -72,10 +72,10 @@ def test_the_loss_is_the_users() -> None:
 
     def loss(output: dict[str, torch.Tensor]) -> torch.Tensor:
         asked.append(output)
-        return output["spectrum"].abs().mean()
+        return output["power"].mean()
 
     assert "backward" in bridge.coverage(Net(), torch.randn(6, 4), loss_fn=loss).placement
-    assert set(asked[0]) == {"spectrum", "rows"}
+    assert set(asked[0]) == {"power", "rows"}
 
 
 @pytest.mark.usefixtures("nothing_is_compiled")
@@ -118,7 +118,7 @@ def test_options_reach_the_placement() -> None:
     generated = bridge.coverage(bridge.compile(layer), x, library=False).placement["forward"]
     assert (by_library["library"], generated["library"]) == (1, 0)
     assert generated["generated"] == by_library["generated"] + 1
-    dynamic = bridge.coverage(torch.fft.rfft, x, dynamic=True).ledger.select(dead_end=DeadEnd.COVERAGE)
+    dynamic = bridge.coverage(torch.special.airy_ai, x, dynamic=True).ledger.select(dead_end=DeadEnd.COVERAGE)
     assert dynamic[0].sizes == ((8, 64),)
     assert all(isinstance(size, str) for size in dynamic[0].shapes[0])
 

@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from bridge.api import audit, compile, coverage, inspect
     from bridge.ledger import DeadEnd, Event, Ledger
     from bridge.options import Options
+    from bridge.step import compile_step
 
 __version__ = "0.1.0"
 
 _HOME = {
     "compile": "bridge.api",
+    "compile_step": "bridge.step",
     "coverage": "bridge.api",
     "inspect": "bridge.api",
     "audit": "bridge.api",
@@ -26,7 +28,7 @@ _HOME = {
     "Ledger": "bridge.ledger",
 }
 
-__all__ = ["DeadEnd", "Event", "Ledger", "Options", "audit", "compile", "coverage", "inspect"]
+__all__ = ["DeadEnd", "Event", "Ledger", "Options", "audit", "compile", "compile_step", "coverage", "inspect"]
 
 
 def __getattr__(name: str) -> Any:

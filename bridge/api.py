@@ -59,12 +59,7 @@ def compile(
     Raises NotCompilable for what is neither a module nor a function or has no data to run on, UnknownTarget for a
     target that nobody knows, BadOption for an option that does not exist, WrongVersion where TVM cannot run.
     """
-    if isinstance(options, Options):
-        chosen = options
-    else:
-        order = None if fallback is None else tuple(fallback)
-        chosen = Options(target, dynamic, order, library, partitioner).updated(options or {})
-    _check_target(chosen.target)
+    chosen = chosen_options(target, dynamic, fallback, library, partitioner, options)
     if model_or_function is None:
         return functools.partial(_compiled, options=chosen)
     return _compiled(model_or_function, chosen)
@@ -87,13 +82,31 @@ def coverage(
     Gives `.placement`, `.ledger`, `.graphs`, `.explain()` and `.records()` as a compiled model has them. What only
     fails when it is built cannot be known: it is counted with what TVM takes.
     """
-    subject = _checked(model)
+    subject = checked(model)
     compilation = Compilation(Options(dynamic=dynamic, library=library), Ledger())
-    _check_target(compilation.options.target)
+    check_target(compilation.options.target)
     call = _capture(compilation, _plan_graph).compile(subject, dynamic, guard_hooks=False)
     with unchanged(subject, args, kwargs):
         dry_step(call, args, kwargs, loss_fn)
     return compilation
+
+
+def chosen_options(
+    target: str | Mapping[str, Any],
+    dynamic: bool | None,
+    fallback: Sequence[str] | None,
+    library: bool,
+    partitioner: Literal["min_cut", "default"],
+    options: Options | Mapping[str, Any] | None,
+) -> Options:
+    """The options that the arguments of `compile` stand for, for a target that there is."""
+    if isinstance(options, Options):
+        chosen = options
+    else:
+        order = None if fallback is None else tuple(fallback)
+        chosen = Options(target, dynamic, order, library, partitioner).updated(options or {})
+    check_target(chosen.target)
+    return chosen
 
 
 def inspect(compiled: Any) -> Compilation:
@@ -103,8 +116,12 @@ def inspect(compiled: Any) -> Compilation:
 
 def _compiled(subject: Any, options: Options) -> Any:
     """A compiled object for a module or a function. Pickled compiled objects name this function."""
-    subject = _checked(subject)
-    compilation = Compilation(options, Ledger())
+    return compiled_in(Compilation(options, Ledger()), checked(subject))
+
+
+def compiled_in(compilation: Compilation, subject: Any) -> Any:
+    """A compiled object whose graphs and events go to a compilation that there is already."""
+    options = compilation.options
     capture = _capture(compilation, _compile_graph)
     backend = "inductor" if options.target == "inductor" else None
     if not isinstance(subject, nn.Module):
@@ -119,7 +136,7 @@ def _compiled(subject: Any, options: Options) -> Any:
 
 def _capture(compilation: Compilation, make: Make) -> Capture:
     return Capture(
-        _graph_compiler(compilation, make),
+        graph_compiler(compilation, make),
         compilation.ledger,
         decompositions=decompositions(),
         split=split_by(compilation.options.partitioner),
@@ -127,14 +144,14 @@ def _capture(compilation: Compilation, make: Make) -> Capture:
     )
 
 
-def _graph_compiler(compilation: Compilation, make: Make) -> Callable[[Graph], CompiledGraph]:
+def graph_compiler(compilation: Compilation, make: Make | None = None) -> Callable[[Graph], CompiledGraph]:
     """Make something of each graph and keep it. What goes wrong in our compiler costs an event, not the user's run."""
 
     control_flow = adapter_for(torch.__version__)[0].control_flow
 
     def compile_graph(graph: Graph) -> CompiledGraph:
         try:
-            made = make(graph, compilation)
+            made = (make or _compile_graph)(graph, compilation)
         except control_flow:
             raise
         except Exception as error:
@@ -172,7 +189,7 @@ def _compiler_failed(graph: Graph, error: Exception) -> Event:
     )
 
 
-def _checked(subject: Any) -> Any:
+def checked(subject: Any) -> Any:
     """What was given, or the user's own object inside it when it is compiled already."""
     if isinstance(subject, CompiledFunction) or isinstance(getattr(subject, "_bridge", None), State):
         return state_of(subject).subject
@@ -187,7 +204,7 @@ def _checked(subject: Any) -> Any:
     return subject
 
 
-def _check_target(target: str | Mapping[str, Any]) -> None:
+def check_target(target: str | Mapping[str, Any]) -> None:
     """Raise UnknownTarget for a target that neither we nor TVM know, WrongVersion where TVM would end the process."""
     if target not in ("inductor", "eager"):
         for problem in findings():

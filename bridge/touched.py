@@ -84,9 +84,12 @@ TORCH: tuple[Touched, ...] = (
         "_rnn_helper(input, hidden, params, True, 1, 0.0, train, bidirectional, False, layer_fn)",
     ),
     Touched("torch._ops.OpOverload"),
+    _called("torch.utils._pytree.tree_flatten", "tree_flatten(tree)"),
     _called("torch.utils._pytree.tree_leaves", "tree_leaves(tree)"),
     _called("torch.utils._pytree.tree_map", "tree_map(function, tree)"),
     _called("torch._subclasses.fake_tensor.unset_fake_temporarily", "unset_fake_temporarily()"),
+    _called("torch._dynamo.source.ConstantSource", "ConstantSource(name)"),
+    _called("torch._subclasses.FakeTensorMode", "FakeTensorMode(shape_env=sizes, allow_non_fake_inputs=True)"),
     _called("torch.utils._python_dispatch.TorchDispatchMode", "TorchDispatchMode()"),
     Touched("torch.utils._python_dispatch.TorchDispatchMode.ignore_compile_internals", without="bridge.audit"),
     _called("torch._C._current_autograd_node", "_current_autograd_node()", without="bridge.audit"),
@@ -96,6 +99,7 @@ TORCH: tuple[Touched, ...] = (
         mentioned="torch/_inductor/codegen/wrapper.py",
         without="some of the speed of small graphs",
     ),
+    Touched("torch._C._dynamo.guards.TensorGuards", without="some of the speed of a compiled step"),
     Touched(
         "torch._C._dynamo.guards._empty_strided_cuda",
         mentioned="torch/_inductor/codegen/wrapper.py",
@@ -118,15 +122,8 @@ TORCH: tuple[Touched, ...] = (
     ),
     Touched("torch._inductor.lowering.fallbacks", without=PEERS),
     Touched("torch._inductor.lowering.lowerings", without=PEERS),
-    _called("torch.utils._pytree.tree_flatten", "tree_flatten(tree)", without=CONFORMANCE),
     _called("torch.utils._pytree.tree_unflatten", "tree_unflatten(leaves, spec)", without=CONFORMANCE),
     _called("torch._dispatch.python.enable_python_dispatcher", "enable_python_dispatcher()", without=CONFORMANCE),
-    _called("torch._dynamo.source.ConstantSource", "ConstantSource(name)", without=CONFORMANCE),
-    _called(
-        "torch._subclasses.FakeTensorMode",
-        "FakeTensorMode(shape_env=sizes, allow_non_fake_inputs=True)",
-        without=CONFORMANCE,
-    ),
     Touched(
         "torch.testing._internal.common_methods_invocations.op_db",
         without=CONFORMANCE,
@@ -141,10 +138,15 @@ TORCH: tuple[Touched, ...] = (
 
 
 ATTRIBUTES: Mapping[str, str] = {
+    "_backward_hooks": "what is called with the gradient of a parameter",
     "_boxed_call": "a compiled function empties the list of its inputs",
     "_cdata": "the address of a storage",
     "_dynamo_source": "where Dynamo found the value of a placeholder",
+    "_optimizer_step_post_hooks": "what is called after an optimizer's step",
+    "_optimizer_step_pre_hooks": "what is called before it",
+    "_post_accumulate_grad_hooks": "what is called when a parameter has its gradient",
     "_is_view": "a tensor is a view of another",
+    "_is_zerotensor": "a tensor holds zeros, and no memory",
     "_schema": "the declaration of an overload",
     "_torchdynamo_orig_backend": "by what Dynamo tells two backends apart",
 }

@@ -51,7 +51,8 @@ class BuildFailed(Exception):
 class Built:
     """What the worker made of a lowered graph.
 
-    steps: the program in order: {"call": node} or {"kernel": name, "inputs", "outputs", "sizes", "nodes"}.
+    steps: the program in order: {"call": node} or {"kernel": name, "inputs", "outputs", "sizes", "nodes"}. An output
+        with "into" is written into the memory of that input, which then is not among the step's own inputs.
     kernel: a compiled kernel by name. constants: tensors that kernels read beside the graph's own.
     """
 
@@ -72,6 +73,7 @@ def build(lowered: Lowered, options: Options, apart: Collection[str], careful: b
         "owners": dict(lowered.owners),
         "strides": {name: list(strides) for name, strides in lowered.strides.items()},
         "views": dict(lowered.views),
+        "into": dict(lowered.into),
         "unaligned": unaligned(lowered),
         "target": tvm_target(options.target, lowered.graph.device),
         "apart": sorted(apart),

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.backends.tvm.index import Axis, Index, product
+from bridge.backends.tvm.inplace import Item, is_local, write_in_place
 from bridge.backends.tvm.kernel import Kernel
-from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
+from bridge.backends.tvm.loops import Computation, Loops, Opaque, Step, Value
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
 from bridge.backends.tvm.split import split_reductions
 
@@ -19,8 +20,6 @@ DEAR = frozenset({"Div", "FloorDiv", "FloorMod", "Mod"})
 FREE = frozenset({"Cast", "Select", "Not", "And", "Or", "EQ", "NE", "LT", "LE", "GT", "GE"})
 CHEAP = 3
 """A value that costs at most this many operations and one load is computed again rather than stored."""
-
-Item = Kernel | Opaque | Call
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,9 @@ class _Fuser:
         self._roots = self._chosen()
         self._items: list[Item] = []
         self._position: dict[Value, int] = {}
+        self._read: dict[Value, int] = dict.fromkeys(
+            loops.into.values(), 0
+        )  # the last item that reads what is replaced
 
     def plan(self) -> Plan:
         for step in self._steps:
@@ -59,7 +61,9 @@ class _Fuser:
             elif step.out in self._roots:
                 self._placed(step)
         self._store()
-        return Plan([i for i in self._items if not isinstance(i, Kernel) or i.stored], self._loops)
+        items = [i for i in self._items if not isinstance(i, Kernel) or i.stored]
+        write_in_place(items, self._loops, self.base)
+        return Plan(items, self._loops)
 
     def _compacted(self, step: Step) -> list[Step]:
         """A step that runs as it is wants compact arguments: copies are put before it where they are not."""
@@ -120,6 +124,8 @@ class _Fuser:
             elif users and not _moves(step):
                 operations, loads = self._cost(step.body, roots)
                 repeated = any(_repeats(user, value) for user in users)
+                if value.numel == 1:  # a kernel computes it once, before its loops
+                    continue
                 if (len(users) > 1 and (operations > CHEAP or loads > 1)) or (repeated and operations > 1):
                     roots.add(value)
         return roots
@@ -148,6 +154,13 @@ class _Fuser:
         self._items.append(item)
         for value in values:
             self._position[value] = len(self._items) - 1
+        if not isinstance(item, Kernel):
+            self._note_readers(len(self._items) - 1, {self.base(v) for v in item.inputs})
+
+    def _note_readers(self, number: int, values: set[Value]) -> None:
+        """What is written over an input comes no earlier than the last item that reads the input."""
+        for value in values & self._read.keys():
+            self._read[value] = max(self._read[value], number)
 
     def _inline(self, value: Value) -> Computation | None:
         source = self._producer.get(value)
@@ -156,28 +169,43 @@ class _Fuser:
     def _placed(self, computation: Computation) -> None:
         leaves = self._leaves(computation)
         first = max((self._position[v] for v in leaves if v in self._position), default=0)
+        if computation.out in self._loops.into:
+            first = max(first, self._read[self._loops.into[computation.out]])
         alone = bool(self._apart.intersection(computation.nodes))
         if not alone and computation.out.numel != 0:
             for number in range(len(self._items) - 1, first - 1, -1):
                 kernel = self._items[number]
-                if isinstance(kernel, Kernel) and self._gains(kernel, leaves) and self._join(number, computation):
+                if not isinstance(kernel, Kernel) or not self._gains(kernel, computation, leaves):
+                    continue
+                if self._join(number, computation):
                     self._position[computation.out] = number
+                    self._note_readers(number, leaves)
                     return
         kernel = Kernel.seeded(computation)
         if not kernel.joined(computation, self._inline):
             raise ValueError(f"{computation.out.name}: does not fit a kernel of its own")
         self._append(kernel, (computation.out,))
+        self._note_readers(len(self._items) - 1, leaves)
 
-    def _gains(self, kernel: Kernel, leaves: set[Value]) -> bool:
-        """Whether the kernel makes or reads something large that the computation reads too."""
+    def _gains(self, kernel: Kernel, computation: Computation, leaves: set[Value]) -> bool:
+        """Whether the kernel makes or reads something large that the computation reads too, or both are one element."""
         if any(self._apart.intersection(m.nodes) for m in kernel.members):
             return False
         made = {m.out for m in kernel.members}
+        if kernel.elements == 1 and computation.out.numel == 1 and not computation.reduced:
+            return True
         return bool(leaves & made) or any(v in leaves and v.numel != 1 for v in kernel.reads())
 
     def _join(self, number: int, computation: Computation) -> bool:
         kernel = self._items[number]
         assert isinstance(kernel, Kernel)
+        if computation.out in self._loops.into:
+            grown = kernel.copied()
+            target = self._loops.into[computation.out]
+            if not grown.joined(computation, self._inline) or not is_local(grown, computation.out, target):
+                return False
+            self._items[number] = grown
+            return True
         if computation.reduced and not kernel.cols:
             return self._reseeded(number, kernel, computation)
         return kernel.joined(computation, self._inline)

@@ -33,6 +33,7 @@ class Kernel:
         self.members: list[Computation] = []
         self.bodies: dict[Value, Scalar] = {}
         self.stored: list[Value] = []
+        self.into: dict[Value, Value] = {}
         self._full_shape, self._full_index = full
         self._canonical: dict[Value, tuple[Index, ...]] = {}
         self._places: dict[Value, dict[Axis, Index]] = {}
@@ -71,6 +72,14 @@ class Kernel:
         self._canonical[computation.out] = canonical
         self._places[computation.out] = place
         return True
+
+    def copied(self) -> Kernel:
+        """A kernel of its own that holds the same."""
+        kernel = Kernel(self.rows, self.cols, (self._full_shape, self._full_index))
+        kernel.members, kernel.stored = list(self.members), list(self.stored)
+        kernel.bodies, kernel.into, kernel._memo = dict(self.bodies), dict(self.into), dict(self._memo)
+        kernel._canonical, kernel._places, kernel._nodes = dict(self._canonical), dict(self._places), dict(self._nodes)
+        return kernel
 
     @property
     def nodes(self) -> list[str]:

@@ -92,6 +92,7 @@ class Loops:
 
     views: for a value that is a torch view of another one, that other one.
     constants: values that are known, as arrays.
+    into: for a value the input in whose memory it is to lie, if that can be.
     """
 
     inputs: tuple[Value, ...]
@@ -99,3 +100,4 @@ class Loops:
     outputs: tuple[Value, ...]
     views: dict[Value, Value]
     constants: dict[Value, Any]
+    into: dict[Value, Value] = field(default_factory=dict)

@@ -39,7 +39,8 @@ class Lowered:
 
     names: variable → node. owners: variable → the node whose row made it. strides: node → strides as text over the
     symbolic sizes. views: node → the node that it is a torch view of. ways: how each computing node runs.
-    constants: `get_attr` node → its tensor; those are parameters of `main` too.
+    constants: `get_attr` node → its tensor; those are parameters of `main` too. into: node → the input whose memory
+    is to hold its result.
     """
 
     graph: Graph
@@ -50,6 +51,7 @@ class Lowered:
     views: Mapping[str, str]
     ways: Mapping[str, Way]
     constants: Mapping[str, torch.Tensor]
+    into: Mapping[str, str]
 
 
 def lower(graph: Graph, ways: Mapping[str, Way]) -> Lowered:
@@ -91,7 +93,19 @@ class _Lowering:
             self._builder.emit_func_output(result)
         held = {n.name: value for n, value in constants.items()}
         module = self._builder.get()
-        return Lowered(self._graph, module, self._names, self._owners, self._strides, self._views, self._ways, held)
+        into = {node.name: target.name for node, target in self._written()}
+        return Lowered(
+            self._graph, module, self._names, self._owners, self._strides, self._views, self._ways, held, into
+        )
+
+    def _written(self) -> list[tuple[fx.Node, fx.Node]]:
+        """Results that lie as the inputs do into which they are to be written, each input once."""
+        found: dict[fx.Node, fx.Node] = {}
+        for value, target in self._graph.written:
+            fresh = isinstance(value, fx.Node) and value.op == "call_function" and not is_view(value)
+            if fresh and value not in found.values() and value not in found and _alike(value, target):
+                found[value] = target
+        return list(found.items())
 
     def _parameter(self, node: fx.Node) -> Any:
         value = node.meta["val"]
@@ -170,6 +184,14 @@ class _Lowering:
             return relax.ShapeExpr([self._symbols.size(node.meta["val"])])
         held = self._expr[node]
         return relax.Tuple(list(held)) if isinstance(held, tuple) else held
+
+
+def _alike(value: fx.Node, target: fx.Node) -> bool:
+    """Whether a result has the type, the sizes and the strides of an input, all of them numbers."""
+    one, other = value.meta["val"], target.meta["val"]
+    sizes = (*one.shape, *one.stride())
+    known = all(isinstance(n, int) for n in sizes)
+    return known and one.dtype == other.dtype and sizes == (*other.shape, *other.stride()) and _packed(other)
 
 
 def _maker(node: fx.Node) -> fx.Node:

@@ -16,11 +16,12 @@ from torch import fx
 
 from bridge.backends.tvm.build import ALIGNED, Built
 from bridge.backends.tvm.compat import empty_strided, empty_strided_cuda, reinterpret, torch_dtype
+from bridge.backends.tvm.copies import copied_back, copy_event
 from bridge.backends.tvm.lower import Lowered, tensor_outputs
 from bridge.backends.tvm.symbols import text_of
 from bridge.backends.tvm.tensors import LayOut, aligned, on_its_device, written_out
 from bridge.ir.callout import callout, callout_inputs
-from bridge.ir.compiled import CallOut, CompiledGraph
+from bridge.ir.compiled import CallOut, CompiledGraph, Way
 from bridge.ir.joint import Role
 from bridge.ir.nodes import op_name
 from bridge.ir.provenance import source_line
@@ -69,6 +70,7 @@ class _Writer:
         self._conformed: set[str] = set()
         self._leaving = Counter(root_of(node) for node in tensor_outputs(lowered.graph))
         self._callouts: list[CallOut] = []
+        self._in_place: set[str] = set()
         self._kernel_calls = 0
 
     def write(self) -> CompiledGraph:
@@ -97,7 +99,7 @@ class _Writer:
     # Parts of the text -----------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Take the inputs, and the symbolic sizes from them."""
+        """Take the inputs, and the symbolic sizes from them. What is written over is told to autograd at the end."""
         placeholders = [n for n in self._lowered.graph.nodes if n.op == "placeholder"]
         names = [self._define(n.name) for n in placeholders]
         if names:
@@ -110,15 +112,31 @@ class _Writer:
         for symbol, text in symbol_sources(placeholders).items():
             self._line(f"{symbol} = {text}")
         read = {name for step in self._built.steps for name in step.get("inputs", ())}
+        read -= {target.name for _, target in self._lowered.graph.written}  # whoever calls sees to how these lie
         for node in placeholders:
             if node.name in read:
                 self._conform(node, identifier(node.name), node.meta["val"])
             self._align(node)
 
     def _close(self) -> None:
-        (results,) = self._lowered.graph.nodes[-1].args
-        texts = [self._result(r) for r in results]  # type: ignore[union-attr]
+        texts = [self._result(r) for r in self._lowered.graph.returned]
+        written = [
+            self._replaced(value, target) for value, target in self._lowered.graph.written if value is not target
+        ]
+        if written:
+            self._scope["written"] = torch.autograd.graph.increment_version
+            self._line(f"written(({', '.join(written)},))")
         self._line(f"return ({', '.join(texts)}{',' if len(texts) == 1 else ''})")
+
+    def _replaced(self, value: Any, target: fx.Node) -> str:
+        """An input that holds its new value: by the kernel that computed it, else by a copy, which is an event."""
+        name = identifier(target.name)
+        if value.name not in self._in_place:
+            self._scope["copy_back"] = copied_back
+            self._line(f"copy_back({name}, {self._reference(value)})")
+            self._callouts.append(CallOut(value.name, Way.LIBRARY, {"aten.copy_.default": 1}, source_line(value)))
+            self._ledger.record(copy_event(self._lowered.graph, value, target))
+        return name
 
     def _result(self, result: Any) -> str:
         if not isinstance(result, fx.Node):
@@ -135,10 +153,17 @@ class _Writer:
             return
         inputs = [self._reached(name) for name in step["inputs"]]
         self._comment(step["nodes"])
-        names = [self._allocate(output) for output in outputs]
+        names = [self._replacing(output) if "into" in output else self._allocate(output) for output in outputs]
         self._scope[step["kernel"]] = self._built.kernel(step["kernel"])
         self._line(f"{step['kernel']}({', '.join([*inputs, *names, *step['sizes']])})")
         self._kernel_calls += 1
+
+    def _replacing(self, output: dict[str, Any]) -> str:
+        """An input's memory, as the new value."""
+        self._in_place.add(output["name"])
+        name = self._define(output["name"])
+        self._line(f"{name} = {identifier(output['into'])}")
+        return name
 
     def _allocate(self, output: dict[str, Any]) -> str:
         name = self._define(output["name"])
@@ -294,7 +319,9 @@ def is_pick(node: fx.Node) -> bool:
     return getattr(node.target, "__name__", "") == "getitem" and getattr(node.target, "__module__", "") == "_operator"
 
 
-RESERVED = frozenset({"align", "args", "call", "device", "empty", "reinterpret", "runs", "write_out"})
+RESERVED = frozenset(
+    {"align", "args", "call", "copy_back", "device", "empty", "reinterpret", "runs", "write_out", "written"}
+)
 """Names that a program has for itself."""
 
 

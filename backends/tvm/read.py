@@ -61,6 +61,7 @@ class Reader:
     names: for a variable the node that it stands for, where it stands for one; all else goes by nodes.
     owners: for such a variable the node whose row made it, and what comes before it since the last one.
     strides: those that a value has in memory by the edge contract. views: what a value is a torch view of.
+    into: the input in whose memory a value is to lie.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Reader:
         owners: Mapping[str, str],
         strides: Mapping[str, Sequence[Index]],
         views: Mapping[str, str],
+        into: Mapping[str, str],
     ) -> None:
         self._module = module
         self._names = names
@@ -77,6 +79,7 @@ class Reader:
         self._owned = 0
         self._strides = strides
         self._views = views
+        self._into = into
         self._values: dict[str, Value] = {}
         self._bound: dict[Any, Value | tuple[Value, ...]] = {}
         self._steps: list[Step] = []
@@ -95,7 +98,8 @@ class Reader:
                 self._own(binding.var.name)
         outputs = self._tuple(main.body.body)
         views = {self._values[v]: self._values[b] for v, b in self._views.items() if v in self._values}
-        return Loops(inputs, self._steps, outputs, views, self._constants)
+        into = {self._values[v]: self._values[t] for v, t in self._into.items() if v in self._values}
+        return Loops(inputs, self._steps, outputs, views, self._constants, into)
 
     def _own(self, variable: str) -> None:
         """The steps since the last variable of a node belong to the node of this one."""

@@ -53,6 +53,7 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
         request["owners"],
         {name: [_index(s) for s in strides] for name, strides in request["strides"].items() if strides},
         request["views"],
+        request["into"],
     ).read()
     plan = fuse(loops, frozenset(request["apart"]))
     hardware = Hardware(tvm.target.Target(request["target"]), frozenset(request["unaligned"]))
@@ -132,7 +133,11 @@ def _step(item: Item, number: int, hardware: Hardware, functions: dict[str, Any]
     if isinstance(item, Call):
         return {"call": item.name}
     nodes = list(dict.fromkeys(item.nodes))
+    into: dict[Value, Value] = {}
     if isinstance(item, Kernel):
+        if hardware.is_gpu:
+            item.into.clear()  # the threads of a block read one another's elements
+        into = item.into
         made = cuda.scheduled(item, "kernel", hardware.unaligned) if hardware.is_gpu else cpu.scheduled(item, "kernel")
     elif hardware.is_gpu:
         raise ValueError(f"{item.name} is written as loops, one after the other, which a GPU does not run")
@@ -142,7 +147,7 @@ def _step(item: Item, number: int, hardware: Hardware, functions: dict[str, Any]
     return {
         "kernel": _entered(made.function, _named(nodes, number), functions),
         "inputs": [v.name for v in made.inputs],
-        "outputs": [_described(v) for v in made.outputs],
+        "outputs": [_described(v, into.get(v)) for v in made.outputs],
         "sizes": list(made.sizes),
         "wide": [v.name for v in made.wide],
         "nodes": nodes,
@@ -177,9 +182,10 @@ def _constants(loops: Loops, folder: Path) -> list[str]:
     return [value.name for value in loops.constants]
 
 
-def _described(value: Value) -> dict[str, Any]:
+def _described(value: Value, target: Value | None) -> dict[str, Any]:
     shape, strides = [_text(s) for s in value.shape], [_text(s) for s in value.strides]
-    return {"name": value.name, "shape": shape, "strides": strides, "dtype": value.dtype}
+    described = {"name": value.name, "shape": shape, "strides": strides, "dtype": value.dtype}
+    return described if target is None else {**described, "into": target.name}
 
 
 def _index(text: str) -> Index:

@@ -17,13 +17,14 @@ Boxed = Callable[[list[Any]], Sequence[Any]]
 
 
 class Phase(StrEnum):
-    """When a graph runs."""
+    """When a graph runs. A step is forward, backward and the optimizer's update in one."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
     INFERENCE = "inference"
     JOINT = "joint"
     OPTIMIZER = "optimizer"
+    STEP = "step"
 
 
 class Role(StrEnum):
@@ -34,6 +35,7 @@ class Role(StrEnum):
     INPUT = "input"
     TANGENT = "tangent"
     SAVED = "saved"
+    STATE = "state"
     SIZE = "size"
     OUTPUT = "output"
     GRADIENT = "gradient"
@@ -47,6 +49,8 @@ class Graph:
     name: "graph_0" and so on, shared by the forward and the backward of one joint graph.
     inputs, outputs: a role for each placeholder and each result, in order.
     input_names: the user's name for an input where it has one ("layer.weight"), else "".
+    targets: for each result the position of the input that it is written into, None for one that is returned; empty
+        where all are returned.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Graph:
     inputs: tuple[Role, ...]
     outputs: tuple[Role, ...]
     input_names: tuple[str, ...] = ()
+    targets: tuple[int | None, ...] = ()
 
     @property
     def nodes(self) -> list[fx.Node]:
@@ -66,6 +71,19 @@ class Graph:
         """Where its kernels run: on the first GPU that a tensor of it is on, else on the CPU."""
         devices = (tensor.device for node in self.nodes for tensor in tensors_of(node))
         return next((device for device in devices if device.type == "cuda"), torch.device("cpu"))
+
+    @property
+    def written(self) -> list[tuple[Any, fx.Node]]:
+        """The results that are written into an input, each with the input."""
+        placeholders = [node for node in self.nodes if node.op == "placeholder"]
+        results: Any = self.nodes[-1].args[0]
+        return [(value, placeholders[at]) for value, at in zip(results, self.targets) if at is not None]
+
+    @property
+    def returned(self) -> list[Any]:
+        """The results that are returned."""
+        results: Any = self.nodes[-1].args[0]
+        return [value for value, at in zip(results, self.targets or [None] * len(results)) if at is None]
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def _module(meta: dict[str, Any]) -> str:
         return ""
     path, kind = list(stack.values())[-1]
     name = kind if isinstance(kind, str) else kind.__name__
-    inside = re.sub(r"^[LG]\['\w+'\]\.?", "", str(path))
+    inside = re.sub(r"^[LG]\['\w+'\](\.__closure__\[\d+\]\.cell_contents)?\.?", "", str(path))
     return " ".join(("module", *([inside] if inside else []), f"({name.rpartition('.')[2]})"))
 
 

@@ -132,8 +132,19 @@ class CompiledFunction:
         return self._bridge.rebuild, (self._bridge.subject, self._bridge.compilation.options)
 
 
+class Step:
+    """What a compiled training step has of a compiled object. Its subject is the user's module."""
+
+    _bridge: State
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OFFERED:
+            return getattr(self._bridge.compilation, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
 def state_of(compiled: Any) -> State:
     """The state of a compiled object. Raises NotCompilable for anything else."""
-    if isinstance(compiled, CompiledFunction) or issubclass(type(compiled), Twin):
+    if isinstance(compiled, CompiledFunction | Step) or issubclass(type(compiled), Twin):
         return compiled._bridge
     raise NotCompilable(f"{type(compiled).__name__} is not compiled: give what bridge.compile returned")

@@ -109,7 +109,9 @@ class Capture:
         def split(module: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **more: Any) -> tuple[Any, Any]:
             roles, names = input_roles(module, frame)
             outputs = output_roles(module)
-            joint = JointGraph(name, Phase.JOINT, copied(module), roles, outputs, names, num_fwd_outputs)
+            joint = JointGraph(
+                name, Phase.JOINT, copied(module), roles, outputs, names, forward_outputs=num_fwd_outputs
+            )
             self._keep_joint(joint)
             self._record.linked(joint)
             self._reached[name] = reached_results(joint)

@@ -14,13 +14,12 @@ from tvm import tirx
 
 from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.kernel import Kernel
-from bridge.backends.tvm.loops import Value
 from bridge.backends.tvm.schedule.axes import laid_out
 from bridge.backends.tvm.schedule.combine import combined, neutral_of
 from bridge.backends.tvm.schedule.emit import Code, Emitter, int64, span
 from bridge.backends.tvm.schedule.integers import cast, lanes_of
 from bridge.backends.tvm.schedule.keep import kept, place_in_row
-from bridge.backends.tvm.schedule.nest import Nest, Reduction, nest_of
+from bridge.backends.tvm.schedule.nest import Nest, Reduction, Store, nest_of
 from bridge.backends.tvm.schedule.parameters import Extents, Parameters, Scheduled
 from bridge.backends.tvm.schedule.tile import tiled
 from bridge.backends.tvm.schedule.vector import Lanes, vectorised
@@ -33,18 +32,19 @@ BLOCK = 256
 
 
 def scheduled(kernel: Kernel, name: str) -> Scheduled:
-    """The kernel as loops over rows and lanes."""
+    """The kernel as loops over rows and lanes. What it writes over an input stands for that input too."""
     nest, lanes = vectorised(laid_out(nest_of(kernel)))
-    return _Writer(tiled(nest, lanes), lanes, kernel.stored, name).write()
+    return _Writer(tiled(nest, lanes), lanes, kernel, name).write()
 
 
 class _Writer:
-    def __init__(self, nest: Nest, lanes: Lanes, stored: Sequence[Value], name: str) -> None:
+    def __init__(self, nest: Nest, lanes: Lanes, kernel: Kernel, name: str) -> None:
         self._nest = nest
         self._lanes = lanes
         self._name = name
+        self._into = kernel.into
         self._code = Code()
-        self._parameters = Parameters(nest, stored, self._code, {})
+        self._parameters = Parameters(nest, kernel.stored, self._code, {}, kernel.into)
         self._sizes, self._flat = self._parameters.sizes, self._parameters.flat
         self._emit = Emitter(self._code, self._flat, self._sizes, nest.rows, lanes)
         self._emit.count(nest.scalars)
@@ -121,13 +121,15 @@ class _Writer:
             reductions = [r for r in self._nest.reductions if r.level == level]
             stores = [s for s in self._nest.stores if s.over_columns and s.level == level - 1]
             self._pass(reductions, stores)
-        for store in self._nest.stores:
-            if not store.over_columns:
-                self._store(store)
+        of_rows = [s for s in self._nest.stores if not s.over_columns]
+        if not self._into:
+            self._store(of_rows)
         self._emit.next_walk()
         last = [s for s in self._nest.stores if s.over_columns and s.level == self._top]
         if last:
-            self._columns(list(self._nest.cols), lambda: [self._store(s) for s in last])
+            self._columns(list(self._nest.cols), lambda: self._store(last))
+        if self._into:  # the last walk may read what these replace
+            self._store(of_rows)
 
     def _pass(self, reductions: Sequence[Reduction], stores: Sequence[Any]) -> None:
         """One walk over the columns for the reductions of a level, and the results that are ready by then."""
@@ -136,8 +138,7 @@ class _Writer:
         blocked = _Blocks(self._code, sums)
 
         def body() -> None:
-            for store in stores:
-                self._store(store)
+            self._store(stores)
             for total in sums:
                 total.add()
 
@@ -195,10 +196,15 @@ class _Writer:
             self._emit.width = count
         body()
 
-    def _store(self, store: Any) -> None:
-        where = self._emit.index(store.offset)
-        what = self._emit.scalar(store.body)
-        self._code.add(tirx.BufferStore(self._flat[store.value], self._emit.wide(what, lanes_of(where)), [where]))
+    def _store(self, stores: Sequence[Store]) -> None:
+        """Write results. Where one replaces what others are computed from, all are computed before."""
+        for store in stores if self._into else ():
+            body = self._emit.bind(self._emit.scalar(store.body), self._code.depth)
+            self._code.remember(id(store.body), body)
+        for store in stores:
+            where = self._emit.index(store.offset)
+            what = self._emit.scalar(store.body)
+            self._code.add(tirx.BufferStore(self._flat[store.value], self._emit.wide(what, lanes_of(where)), [where]))
 
 
 class _Sum:

@@ -47,7 +47,7 @@ class _Writer:
     def __init__(self, grid: Grid, stored: Sequence[Value], name: str, unaligned: Collection[str]) -> None:
         self._grid, self._nest, self._name = grid, grid.nest, name
         self._code = ThreadCode()
-        self._parameters = Parameters(grid.nest, stored, self._code, MEMORY)
+        self._parameters = Parameters(grid.nest, stored, self._code, MEMORY, {})
         integer = self._integer()
         self._emit = ThreadEmitter(self._code, self._parameters.flat, self._parameters.sizes, grid.nest.rows, integer)
         self._emit.count(grid.nest.scalars)

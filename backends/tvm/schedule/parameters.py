@@ -36,15 +36,21 @@ class Scheduled:
 class Parameters:
     """Of one kernel. flat: by value, the buffer in one dimension by which it is read and written."""
 
-    def __init__(self, nest: Nest, stored: Sequence[Value], code: Code, held: Mapping[str, str]) -> None:
-        """held: the type in which a value of a type lies in memory, where kernels call it otherwise."""
+    def __init__(
+        self, nest: Nest, stored: Sequence[Value], code: Code, held: Mapping[str, str], into: Mapping[Value, Value]
+    ) -> None:
+        """held: the type in which a value of a type lies in memory, where kernels call it otherwise.
+
+        into: the inputs over which results are written; each is the parameter of that result.
+        """
         self.outputs = list(stored)
-        self.inputs = inputs_of(nest)
+        self.inputs = [value for value in inputs_of(nest) if value not in into.values()]
         values = [*self.inputs, *self.outputs]
         self.sizes = {s: tirx.Var(s, "int64") for s in sizes_of(nest, values)}
         self.flat: dict[Value, Any] = {}
         self._code, self._held = code, held
         buffers = [self._buffer(v, n) for n, v in enumerate(values)]
+        self.flat.update((target, self.flat[value]) for value, target in into.items())
         self.variables = [*buffers, *self.sizes.values()]
 
     def scheduled(self, name: str, wide: Sequence[Value] = ()) -> Scheduled:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, Protocol
 
 import torch
@@ -38,6 +39,18 @@ class GraphBreak:
 
     reason: str
     frames: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What Dynamo made of a frame.
+
+    code: what runs in its place. check: whether it may, for given locals. guards: what is checked, as text.
+    """
+
+    code: CodeType
+    check: Callable[[dict[str, Any]], bool]
+    guards: tuple[str, ...]
 
 
 class Listener(Protocol):
@@ -97,6 +110,35 @@ class Adapter:
         context.callback = _listened(context.callback, listener, config)
         return context(function)
 
+    def compile_whole(
+        self,
+        function: Callable[..., Any],
+        backend: Callable[..., Any],
+        dynamic: bool | None,
+        keep: Callable[[Frame], None],
+    ) -> Callable[..., Any]:
+        """`torch.compile(fullgraph=True)` that hands over what Dynamo made of the frame.
+
+        Called, it raises one of `uncaptured` where the function is no single graph; where Dynamo is switched off it is
+        the function itself.
+        """
+        context: Any = torch._dynamo.optimize(backend, nopython=True, dynamic=dynamic)
+        if not hasattr(context, "callback"):
+            return function
+        callback = context.callback
+
+        def compile_frame(frame: Any, *more: Any, **named: Any) -> Any:
+            with torch._dynamo.config.patch(allow_rnn=True):
+                answer = callback(frame, *more, **named)
+            if answer.guarded_code is not None:
+                code = answer.guarded_code
+                keep(Frame(code.code, code.guard_manager.check, tuple(code.guard_manager.code_parts)))
+            return answer
+
+        compile_frame._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
+        context.callback = compile_frame
+        return context(function)
+
     def aot(self, **arguments: Any) -> Callable[[fx.GraphModule, Any], Callable[..., Any]]:
         """A backend of AOTAutograd's."""
         return aot_autograd(**arguments)
@@ -121,6 +163,11 @@ class Adapter:
             return None
         new = [text for text, n in _breaks().items() if n > breaks[text]]
         return GraphBreak(new[-1] if new else reason.reason, tuple(reason.user_stack))
+
+    @property
+    def uncaptured(self) -> tuple[type[BaseException], ...]:
+        """What is raised where a function cannot be captured as one graph."""
+        return (TorchDynamoException, *FAULTS)
 
     @property
     def control_flow(self) -> type[BaseException]:

@@ -1,0 +1,323 @@
+"""`compile_step`: a training step, forward, backward and the optimizer's update, as one program."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten
+
+from bridge.api import checked, chosen_options, compiled_in, graph_compiler
+from bridge.bound import BoundProgram, Modules, hooks_of_step
+from bridge.errors import BadOption, NotCompilable
+from bridge.frontends.torch.step import StepGraph, Wanted, write_step
+from bridge.frontends.torch.update import NotRecorded, Path, StateMissing, numbers_of
+from bridge.frontends.torch.whole import NotWhole, Whole, capture_whole
+from bridge.ir.joint import Phase
+from bridge.ledger import DeadEnd, Event, Ledger
+from bridge.options import Options
+from bridge.passes.decompose import decompositions
+from bridge.runtime.compiled import Compilation
+from bridge.runtime.twin import State, Step
+
+MOST_PROGRAMS = 16
+"""Programs that are kept of one step; further sizes run outside of a program, with an event."""
+
+LossFn = Callable[..., torch.Tensor]
+
+
+def compile_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss_fn: LossFn | None = None,
+    *,
+    target: str | Mapping[str, Any] = "tvm",
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    keep_grads: bool = False,
+    dynamic: bool | None = None,
+    fallback: Sequence[str] | None = None,
+    library: bool = True,
+    partitioner: Literal["min_cut", "default"] = "min_cut",
+    options: Options | Mapping[str, Any] | None = None,
+) -> TrainingStep:
+    """A callable that takes a training step: `loss = step(inputs, *targets)`.
+
+    It computes loss_fn(model(inputs), *targets), its gradients and the optimizer's update of the parameters, as after
+    `optimizer.zero_grad()`. `inputs` is a tensor, a tuple of positional or a mapping of named arguments of the model.
+    Without `loss_fn` what the model gives is the loss, or has it as `.loss`. The loss comes back without a graph.
+
+    Parameters, buffers and the optimizer's state are written where they lie, and stay the user's: `optimizer.step()`,
+    `state_dict`, `load_state_dict` and schedulers of learning rates go on working beside it. `.grad` is neither read
+    nor written, but with keep_grads, which leaves there the gradients that the update was made with.
+
+    clip_norm, clip_value: clip the gradients before the update, as `torch.nn.utils.clip_grad_norm_` and
+        `clip_grad_value_` do.
+    The other arguments are those of `compile`.
+
+    What is no single graph, such as a model with a graph break or with hooks on gradients, is run by `compile` and the
+    optimizer's own step, with an event. Gradient scalers are not supported. Raises NotCompilable for what is no module
+    or no optimizer, and what `compile` raises.
+    """
+    chosen = chosen_options(target, dynamic, fallback, library, partitioner, options)
+    module = checked(model)
+    if not isinstance(module, nn.Module):
+        raise NotCompilable(f"{type(model).__name__} is no module: a step needs its parameters")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise NotCompilable(f"{type(optimizer).__name__} is no torch.optim.Optimizer")
+    if clip_norm is not None and clip_value is not None:
+        raise BadOption("give clip_norm or clip_value, not both")
+    return TrainingStep(module, optimizer, loss_fn, chosen, Clip(clip_norm, clip_value), keep_grads)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """How gradients are clipped: by their norm taken together, or each value by itself, or not at all."""
+
+    norm: float | None
+    value: float | None
+
+    @property
+    def function(self) -> Callable[[list[torch.Tensor]], object] | None:
+        """What does so to the gradients of some parameters."""
+        if self.norm is not None:
+            limit = self.norm
+            return lambda parameters: nn.utils.clip_grad_norm_(parameters, limit, foreach=False)
+        if self.value is not None:
+            bound = self.value
+            return lambda parameters: nn.utils.clip_grad_value_(parameters, bound, foreach=False)
+        return None
+
+
+class _Outside:
+    """Stands among the programs for calls that no program can be made for."""
+
+    def __init__(self, structure: Any, modules: Modules) -> None:
+        self._structure, self._modules = structure, modules
+
+    def holds(self, leaves: Sequence[torch.Tensor], structure: Any, given: Any) -> bool:
+        return structure == self._structure and self._modules.same()
+
+
+class TrainingStep(Step):
+    """What `compile_step` gives. Call it for a step, `accumulate` for gradients alone."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loss_fn: LossFn | None,
+        options: Options,
+        clip: Clip,
+        keep_grads: bool,
+    ) -> None:
+        self.model, self.optimizer, self.loss_fn = model, optimizer, loss_fn
+        self._clip, self._keep = clip, keep_grads
+        self._compilation = Compilation(options, Ledger())
+        self._bridge = State(model, self.__call__, self._compilation, lambda *_: self)
+        self._compile = graph_compiler(self._compilation)
+        self._programs: dict[Any, list[BoundProgram | _Outside]] = {}
+        self._numbers = itertools.count()
+        self._varying: frozenset[Path] = frozenset()
+        self._seen: dict[Path, float] = {}
+        self._carried: frozenset[torch.Tensor] = frozenset()
+        self._twin: Any = None
+
+    def __call__(self, inputs: Any, *targets: Any) -> torch.Tensor:
+        """One step. Gives the loss, as it was before the update."""
+        return self._step(True, inputs, targets)
+
+    def accumulate(self, inputs: Any, *targets: Any) -> torch.Tensor:
+        """Add the gradients of a loss to those that the next call will update by. Gives the loss.
+
+        The gradients lie in `.grad` meanwhile, and are added up as they are: divide the loss where a mean is wanted.
+        """
+        loss = self._step(False, inputs, targets)
+        self._carried = frozenset(p for p in self._parameters() if p.grad is not None)
+        return loss
+
+    def __repr__(self) -> str:
+        return f"<compiled step of {type(self.model).__name__} with {type(self.optimizer).__name__}>"
+
+    # A call ----------------------------------------------------------------------------------------------------------
+
+    def _step(self, update: bool, inputs: Any, targets: tuple[Any, ...]) -> torch.Tensor:
+        leaves, structure = flattened(inputs, targets)
+        kind = update, self._carried
+        programs = self._programs.get(kind, ())
+        for number, program in enumerate(programs):
+            if program.holds(leaves, structure, lambda: (inputs, targets)):
+                if number and isinstance(program, BoundProgram):
+                    programs.insert(0, programs.pop(number))  # type: ignore[union-attr]
+                break
+        else:
+            program, loss = self._made(update, leaves, structure, inputs, targets)
+            if loss is not None:
+                return loss
+        if isinstance(program, _Outside):
+            return self._outside(update, inputs, targets, compiled=True)
+        loss = program.run(leaves)
+        if update:
+            self._finish(program.graph)
+        return loss
+
+    def _finish(self, graph: StepGraph) -> None:
+        """After the program: the optimizer's own step where the program has none, and the gradients that are left."""
+        if graph.update is None:
+            self._own_update()
+        else:
+            self.optimizer._opt_called = True  # type: ignore[attr-defined]  # a scheduler asks for it
+            if self._carried and not self._keep:
+                self._drop_gradients()
+        self._carried = frozenset()
+
+    def _own_update(self) -> None:
+        if self._clip.function is not None:
+            self._clip.function(self._parameters())
+        self.optimizer.step()
+        if not self._keep:
+            self._drop_gradients()
+
+    def _drop_gradients(self) -> None:
+        for parameter in self._parameters():
+            parameter.grad = None
+
+    def _parameters(self) -> list[torch.Tensor]:
+        return [p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad]
+
+    def _loss(self, model: Callable[..., Any], inputs: Any, targets: tuple[Any, ...]) -> torch.Tensor:
+        return loss_of(called(model, inputs), self.loss_fn, targets)
+
+    def _outside(self, update: bool, inputs: Any, targets: tuple[Any, ...], compiled: bool) -> torch.Tensor:
+        """The step as a user writes it: the model by `compile` or as it is, torch's backward, the optimizer's step."""
+        if compiled and self._twin is None:
+            self._twin = compiled_in(self._compilation, self.model)
+        if not self._carried:
+            self._drop_gradients()
+        loss = self._loss(self._twin if compiled else self.model, inputs, targets)
+        loss.backward()
+        if update:
+            self._own_update()
+            self._carried = frozenset()
+        return loss.detach()
+
+    # Making a program ------------------------------------------------------------------------------------------------
+
+    def _made(
+        self, update: bool, leaves: Sequence[torch.Tensor], structure: Any, inputs: Any, targets: tuple[Any, ...]
+    ) -> tuple[BoundProgram | _Outside, torch.Tensor | None]:
+        """A program for a call like this; and the loss, where the call had to be run to make the optimizer's state."""
+        modules = Modules([m for m in (self.model, self.loss_fn) if isinstance(m, nn.Module)], self.optimizer)
+        loss = None
+        unfit = self._unfit(leaves, modules)
+        if unfit:
+            self._tell_outside(unfit)
+            return _Outside(structure, modules), None
+        try:
+            whole = self._captured(inputs, targets)
+            try:
+                graph = self._written(update, whole, leaves, modules)
+            except StateMissing:
+                loss = self._outside(update, inputs, targets, compiled=False)
+                graph = self._written(update, whole, leaves, modules)
+            given = (inputs, targets)
+            compiled = self._compile(graph.graph)
+            program: Any = BoundProgram(compiled, graph, whole, leaves, structure, modules, self.optimizer, given)
+        except NotWhole as reason:
+            self._tell(DeadEnd.COVERAGE, "step", f"the step is no single program: {reason}", "uncaptured")
+            self._tell_outside(f"{reason}")
+            program = _Outside(structure, modules)
+        programs = self._programs.setdefault((update, self._carried), [])
+        programs.insert(len(programs) if isinstance(program, _Outside) else 0, program)
+        return program, loss
+
+    def _unfit(self, leaves: Sequence[torch.Tensor], modules: Modules) -> str:
+        """What it is about this very call that no program can be made for; "" for nothing."""
+        memory = {t.untyped_storage().data_ptr() for t in [*modules.tensors, *self._parameters()]}
+        if not torch.is_grad_enabled():
+            return "gradients are switched off"
+        if any(leaf.requires_grad for leaf in leaves):
+            return "an input requires a gradient"
+        if any(leaf.untyped_storage().data_ptr() in memory for leaf in leaves):
+            return "an input shows memory of the model's"
+        return ""
+
+    def _captured(self, inputs: Any, targets: tuple[Any, ...]) -> Whole:
+        """The loss and its gradients as one graph. Sizes are symbols if the options say so. Raises NotWhole."""
+        if any(len(programs) >= MOST_PROGRAMS for programs in self._programs.values()):
+            raise NotWhole(f"{MOST_PROGRAMS} programs are kept already")
+        if any(p._backward_hooks or p._post_accumulate_grad_hooks for p in self.model.parameters()):  # type: ignore[attr-defined]
+            raise NotWhole("a parameter has hooks on its gradient")
+
+        model, loss_fn = self.model, self.loss_fn
+
+        def loss(inputs: Any, targets: tuple[Any, ...]) -> torch.Tensor:
+            return loss_of(called(model, inputs), loss_fn, targets)
+
+        name, dynamic = f"step_{next(self._numbers)}", self._compilation.options.dynamic
+        return capture_whole(loss, (inputs, targets), name, dynamic=dynamic or False, decompositions=decompositions())
+
+    def _written(self, update: bool, whole: Whole, leaves: Sequence[torch.Tensor], modules: Modules) -> StepGraph:
+        """The graph of the step; without the update where that cannot be recorded, which is an event."""
+        held = [*modules.tensors, *self._parameters()]
+        wanted = Wanted(self.optimizer, self._parameters(), self._carried, self._keep, self._clip.function, self._new())
+        if not update:
+            return write_step(whole, leaves, held, replace(wanted, optimizer=None))
+        try:
+            if hooked(self.optimizer):
+                raise NotRecorded("the optimizer has hooks, or a step of its own")
+            return write_step(whole, leaves, held, wanted)
+        except NotRecorded as reason:
+            self._tell_outside(str(reason))
+            return write_step(whole, leaves, held, replace(wanted, optimizer=None))
+
+    def _new(self) -> frozenset[Path]:
+        """The optimizer's numbers that are inputs: learning rates, and what has been seen to change."""
+        now = numbers_of(self.optimizer)
+        changed = {path for path, value in now.items() if self._seen.setdefault(path, value) != value}
+        self._varying |= changed | {path for path in now if path[1] == "lr"}
+        return self._varying
+
+    def _tell_outside(self, reason: str) -> None:
+        detail = f"an optimizer step that ran outside the program: {reason}"
+        self._tell(DeadEnd.INPLACE_OPTIMIZER, f"{type(self.optimizer).__name__}.step", detail, "step outside")
+
+    def _tell(self, dead_end: DeadEnd, op: str, detail: str, kind: str) -> None:
+        phase = Phase.OPTIMIZER if kind == "step outside" else Phase.FORWARD
+        event = Event(dead_end, op, detail, kind=kind, phase=phase.value, backend="eager")
+        if event not in self._compilation.ledger.events:
+            self._compilation.ledger.record(event)
+
+
+def hooked(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether more is to happen in `optimizer.step()` than what its class says. A scheduler only counts its calls."""
+    own: Any = vars(optimizer).get("step")
+    replaced = own is not None and not hasattr(own, "_wrapped_by_lr_sched")
+    return replaced or any(map(bool, hooks_of_step(optimizer)))
+
+
+def called(model: Callable[..., Any], inputs: Any) -> Any:
+    """What the model gives: of a mapping by name, of a tuple or a list by position, of anything else alone."""
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)
+
+
+def loss_of(output: Any, loss_fn: LossFn | None, targets: tuple[Any, ...]) -> torch.Tensor:
+    """The loss of what a model gives."""
+    if loss_fn is not None:
+        return loss_fn(output, *targets)
+    return output if isinstance(output, torch.Tensor) else output.loss
+
+
+def flattened(inputs: Any, targets: tuple[Any, ...]) -> tuple[list[torch.Tensor], Any]:
+    """The tensors of a call in order, and what is to be the same for the same program beside them."""
+    if isinstance(inputs, torch.Tensor) and all(isinstance(t, torch.Tensor) for t in targets):
+        return [inputs, *targets], len(targets)
+    leaves, spec = tree_flatten((dict(inputs) if isinstance(inputs, Mapping) else inputs, targets))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return tensors, (spec, [None if isinstance(leaf, torch.Tensor) else (type(leaf), leaf) for leaf in leaves])

@@ -42,12 +42,21 @@ def _bridge() -> tuple[str, Has]:
 
 
 def _tvm() -> tuple[str, Has]:
-    """Relax's importer of exported programs, which takes "add.Tensor" for aten.add.Tensor."""
+    """Relax's importer of exported programs, which takes "add.Tensor" for aten.add.Tensor.
+
+    It has torch take apart first what the core ops of ATen can say, which counts as had, whatever comes of it.
+    """
+    import torch
     import tvm
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
     names = ExportedProgramImporter().create_convert_map()
-    return f"TVM {tvm.__version__}: has a converter", lambda op: op.removeprefix("aten.") in names
+    apart = torch.export.default_decompositions()
+
+    def has(op: str) -> bool:
+        return op.removeprefix("aten.") in names or any(overload in apart for overload in _names(op))
+
+    return f"TVM {tvm.__version__}: has a converter, or torch takes it apart before", has
 
 
 def _inductor() -> tuple[str, Has]:

@@ -19,11 +19,15 @@ ORDER = "what 1e30 leaves of a sum depends on its order"
 PADDING = "whether a weight of NaN is multiplied by the padding depends on the library"
 PLACES = "torch reads anywhere at coordinates that are no numbers, and may end the process"
 
+SORTED = "what is searched has to be sorted, and a NaN is last in no order"
+
 PIVOTS = "which row a NaN is exchanged with, and where it spreads to, depends on the library"
 
 NO_SPECIAL_VALUES: dict[OpOverload, str] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: "torch takes a query of NaN for one that may ask nothing",
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: ORDER,
+    aten.bucketize.Tensor: SORTED,
+    aten.searchsorted.Tensor: SORTED,
     aten.grid_sampler_2d.default: PLACES,
     aten.grid_sampler_2d_backward.default: PLACES,
     aten.convolution.default: PADDING,

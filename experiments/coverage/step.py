@@ -38,6 +38,8 @@ WRONG_RESULTS = "wrong results"
 ROUNDED = "results within rounding"
 """Of results further off than eager's, but no further than eager's with the last bits of the weights changed."""
 UNCAPTURED_CALL = "uncaptured call"
+UNCAPTURED_CALLS = "uncaptured calls"
+"""The measure of how many calls the audit found outside of every program."""
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -211,7 +213,7 @@ def audited(name: str, module: Any, args: Any, kwargs: Any, given: Tensors) -> l
         "kernels called": audit.kernels,
         "library calls": sum(audit.library.values()),
         "fallback calls": sum(audit.fallback.values()),
-        "uncaptured calls": sum(call.count for call in audit.uncaptured),
+        UNCAPTURED_CALLS: sum(call.count for call in audit.uncaptured),
         "missing calls": sum(audit.missing.values()),
     }
     outside = [

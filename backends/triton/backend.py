@@ -73,7 +73,18 @@ def launcher(node: fx.Node, row: Row, config: Any) -> Callable[..., Any]:
     def launch(*values: Any) -> Any:
         return call(*[written_out(value) if isinstance(value, torch.Tensor) else value for value in values])
 
-    return launch
+    device = tensors_of(node)[0].device
+    return launch if device.type == "cpu" or torch.cuda.device_count() == 1 else on_device(device, launch)
+
+
+def on_device(device: torch.device, launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Triton launches on torch's current device, wherever the tensors are."""
+
+    def launch_there(*values: Any) -> Any:
+        with torch.cuda.device(device):
+            return launch(*values)
+
+    return launch_there
 
 
 def written_out(x: torch.Tensor) -> torch.Tensor:

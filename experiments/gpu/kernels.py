@@ -118,6 +118,12 @@ def attentions() -> Iterator[Case]:
 
 
 def norms() -> Iterator[Case]:
+    logits = bits16(8192, 50257)
+    moved = 2 * logits.nbytes
+    forward, backward = aten._log_softmax.default, aten._log_softmax_backward_data.default
+    yield Case("log softmax of a vocabulary, bf16", forward, lambda: (logits, 1, False), bytes=moved)
+    given = (logits, forward(logits, 1, False), 1, torch.bfloat16)
+    yield Case("log softmax backward, bf16", backward, lambda: given, bytes=1.5 * moved)
     for rows, width in ((2**16, 1024), (8192, 768), (2**13, 8192)):
         for kind, x in (("", randn(rows, width)), (", bf16", bits16(rows, width))):
             moved, spread, w = 3 * x.nbytes, torch.rand(rows, 1) + 0.5, torch.ones(width, dtype=x.dtype)

@@ -100,6 +100,19 @@ def whole(rows: int, columns: int) -> torch.Tensor:
     return randn(2, rows, columns)
 
 
+def peaked() -> list[Arguments]:
+    """Rows of one tile and of several, with infinities, and of 16 bits."""
+    low, high, none = EXTREMES.clone(), LOW.clone(), torch.full((20,), -inf)
+    late = none.clone()
+    late[18:] = tensor([2.0, 1.0])
+    rows = [randn(3, 7), 9 * randn(2, 2, 37), randn(4, 20).t(), low[:3], high, none, late, tensor(2.0), randn(0, 3)]
+    return [(x, -1, False) for x in [*rows, randn(2, 21).bfloat16(), randn(3, 5).double()]]
+
+
+def pulled(op: OpOverload) -> list[Arguments]:
+    return [(torch.randn_like(x), op(x, -1, False), -1, x.dtype) for x, *_ in peaked()]
+
+
 def normed(rows: int, width: int, dtype: torch.dtype = torch.float32) -> Arguments:
     x = randn(2, rows, width).to(dtype)
     mean, spread = x.float().mean(-1, keepdim=True), x.float().var(-1, keepdim=True, correction=0)
@@ -164,6 +177,10 @@ SAMPLES: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten._unsafe_index_put.default: lambda: [written([None, None, arange(5)], 1)],
     aten.native_layer_norm_backward.default: centred,
     aten._fused_rms_norm_backward.default: uncentred,
+    aten._softmax.default: peaked,
+    aten._log_softmax.default: peaked,
+    aten._softmax_backward_data.default: lambda: pulled(aten._softmax.default),
+    aten._log_softmax_backward_data.default: lambda: pulled(aten._log_softmax.default),
     aten.mm.default: lambda: first(products()),
     aten.bmm.default: products,
     aten.addmm.default: lambda: [

@@ -82,6 +82,13 @@ def test_ops_lists_every_row() -> None:
     assert f"{len(own)} overloads" in done.stdout
 
 
+def test_ops_lists_the_kernels_of_triton() -> None:
+    done = bridge("ops", "--backend", "triton")
+    assert done.returncode == 0, done.stderr
+    assert "aten.scatter_add.default" in done.stdout
+    assert bridge("ops", "--backend", "halide").returncode == 2
+
+
 def test_ops_tells_what_was_tried_of_a_row(tmp_path: Path) -> None:
     kept = tmp_path / "rows.jsonl"
     trials = [

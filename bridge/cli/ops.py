@@ -1,7 +1,8 @@
-"""`bridge ops`: every overload that TVM takes, what its row refuses, and what calls of it were tried."""
+"""`bridge ops`: every overload that TVM or Triton takes, what its row refuses, and what calls of it were tried."""
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +19,8 @@ from bridge.conformance.kept import ROWS, tried
 from bridge.ledger import End, Trial
 
 IMPORTER = "bridge"
+
+TABLES = {"tvm": "bridge.backends.tvm.table", "triton": "bridge.backends.triton.table"}
 
 WIDE = 140
 """Columns of a terminal on which the longest name of an overload leaves room for the rest."""
@@ -50,12 +53,15 @@ def ops(
     trials: Annotated[
         Path, typer.Option(exists=True, dir_okay=False, help="What bridge conform found, if not the file kept here.")
     ] = ROWS,
+    backend: Annotated[str, typer.Option(help="tvm; or triton, whose kernels are for a GPU.")] = "tvm",
 ) -> None:
     """List every ATen overload that TVM takes: its family, types and tried samples, and what its row refuses."""
+    if backend not in TABLES:
+        raise typer.BadParameter(f"{backend!r} has no table; there are {', '.join(TABLES)}", param_hint="--backend")
     from bridge.backends.tvm.table import awaited, missing
     from bridge.ledger.jsonl import read
 
-    listed = rows(tried(trials, IMPORTER))
+    listed = rows(tried(trials, IMPORTER) if backend == "tvm" else {}, backend)
     if as_json:
         print(json.dumps([asdict(row) for row in listed], indent=1))
         return
@@ -63,6 +69,8 @@ def ops(
     about = read(trials).about
     known = [row for row in listed if row.samples or row.wrong]
     console.print(f"{len(listed)} overloads")
+    if backend != "tvm":
+        return
     console.print(
         f"{len(known)} of them tried {about.get('time', '')} with {about.get('versions', '')}", soft_wrap=True
     )
@@ -72,14 +80,14 @@ def ops(
         console.print(f"with a row, but not in this torch: {', '.join(missing)}")
 
 
-def rows(found: Mapping[str, Sequence[Trial]]) -> list[Row]:
-    """The rows of the table by name, with what was found of each."""
-    from bridge.backends.tvm.table import table
+def rows(found: Mapping[str, Sequence[Trial]], backend: str = "tvm") -> list[Row]:
+    """The rows of a backend's table by name, with what was found of each."""
     from bridge.ir.rows import NEUTRAL
     from bridge.ir.schema import defaults
 
     listed = []
-    for row in sorted(table().values(), key=lambda row: str(row.op)):
+    table = importlib.import_module(TABLES[backend]).table()
+    for row in sorted(table.values(), key=lambda row: str(row.op)):
         unnamed = [name for name in defaults(row.op) if name not in row.parameters and name not in NEUTRAL]
         rule = [row.refuses.__name__.replace("_", " ")] if row.refuses is not None else []
         _, family, function = row.place.rsplit(".", 2)

@@ -292,7 +292,9 @@ def shared(
     return (q, k, v, held), (*sizes, scale or 1 / math.sqrt(width)), rules
 
 
-def unfit(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float, is_causal: bool) -> str | None:
+def dropout_or_wide_heads(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float, is_causal: bool
+) -> str | None:
     """What no kernel here is for."""
     if dropout_p != 0:
         return "dropout"
@@ -303,7 +305,7 @@ def unfit(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p
     return None
 
 
-@launches(aten._scaled_dot_product_flash_attention.default, configs=FORWARD, refuses=unfit)
+@launches(aten._scaled_dot_product_flash_attention.default, configs=FORWARD, refuses=dropout_or_wide_heads)
 def flash_attention(query, key, value, dropout_p, is_causal, scale, *, config):
     """There are no offsets of batches, since all sequences are of one length, and no random numbers."""
     out, sums = forward(query, key, value, None, is_causal, scale, query.shape[2], config)
@@ -311,7 +313,7 @@ def flash_attention(query, key, value, dropout_p, is_causal, scale, *, config):
     return out, sums, None, None, query.shape[2], key.shape[2], state, unused, query.new_empty((0,))
 
 
-@launches(aten._scaled_dot_product_flash_attention_backward.default, configs=BACKWARD, refuses=unfit)
+@launches(aten._scaled_dot_product_flash_attention_backward.default, configs=BACKWARD, refuses=dropout_or_wide_heads)
 def flash_attention_backward(
     grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed,
     philox_offset, scale, *, config,
@@ -319,7 +321,7 @@ def flash_attention_backward(
     return backward(grad_out, query, key, value, None, out, logsumexp, is_causal, scale, config)
 
 
-@launches(aten._scaled_dot_product_efficient_attention.default, configs=FORWARD, refuses=unfit)
+@launches(aten._scaled_dot_product_efficient_attention.default, configs=FORWARD, refuses=dropout_or_wide_heads)
 def efficient_attention(query, key, value, attn_bias, compute_log_sumexp, dropout_p, is_causal, scale, *, config):
     """The rows of logarithms are padded to 32, or none of them are asked for."""
     padded = triton.cdiv(query.shape[2], 32) * 32
@@ -328,11 +330,15 @@ def efficient_attention(query, key, value, attn_bias, compute_log_sumexp, dropou
     return out, sums if compute_log_sumexp else sums[:, :, :0], seed, offset
 
 
-def unfit_backward(query, key, value, dropout_p, is_causal, grad_input_mask) -> str | None:
-    return "a gradient of the bias" if grad_input_mask[3] else unfit(query, key, value, dropout_p, is_causal)
+def bias_gradient(query, key, value, dropout_p, is_causal, grad_input_mask) -> str | None:
+    return (
+        "a gradient of the bias"
+        if grad_input_mask[3]
+        else dropout_or_wide_heads(query, key, value, dropout_p, is_causal)
+    )
 
 
-@launches(aten._scaled_dot_product_efficient_attention_backward.default, configs=BACKWARD, refuses=unfit_backward)
+@launches(aten._scaled_dot_product_efficient_attention_backward.default, configs=BACKWARD, refuses=bias_gradient)
 def efficient_attention_backward(
     grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, grad_input_mask,
     is_causal, scale, *, config,

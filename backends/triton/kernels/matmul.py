@@ -103,33 +103,33 @@ def product(
     return out
 
 
-def unfit(x: torch.Tensor) -> str | None:
+def other_types(x: torch.Tensor) -> str | None:
     """What tensor cores do not multiply."""
     fits = x.dtype in (torch.float16, torch.bfloat16, torch.float32)
     return None if fits else f"{x.dtype} is not supported"
 
 
-@launches(aten.mm.default, configs=CONFIGS, refuses=unfit)
+@launches(aten.mm.default, configs=CONFIGS, refuses=other_types)
 def mm(x, mat2, *, config):
     return product(x[None], mat2[None], config)[0]
 
 
-@launches(aten.bmm.default, configs=CONFIGS, refuses=unfit)
+@launches(aten.bmm.default, configs=CONFIGS, refuses=other_types)
 def bmm(x, mat2, *, config):
     return product(x, mat2, config)
 
 
-@launches(aten.addmm.default, configs=CONFIGS, refuses=unfit)
+@launches(aten.addmm.default, configs=CONFIGS, refuses=other_types)
 def addmm(x, mat1, mat2, beta, alpha, *, config):
     return product(mat1[None], mat2[None], config, x, beta, alpha)[0]
 
 
-@launches(aten.baddbmm.default, configs=CONFIGS, refuses=unfit)
+@launches(aten.baddbmm.default, configs=CONFIGS, refuses=other_types)
 def baddbmm(x, batch1, batch2, beta, alpha, *, config):
     return product(batch1, batch2, config, x, beta, alpha)
 
 
-@launches(aten._addmm_activation.default, configs=CONFIGS, refuses=unfit)
+@launches(aten._addmm_activation.default, configs=CONFIGS, refuses=other_types)
 def addmm_activation(x, mat1, mat2, beta, alpha, use_gelu, *, config):
     """The activation is ReLU, or GELU by its approximation with tanh."""
     return product(mat1[None], mat2[None], config, x, beta, alpha, "gelu" if use_gelu else "relu")[0]

@@ -98,18 +98,18 @@ def backward(
     return dx, sums[0], sums[-1]
 
 
-def too_wide(normalized_shape: list[int]) -> str | None:
+def wide_rows(normalized_shape: list[int]) -> str | None:
     width = math.prod(normalized_shape)
     return f"rows of {width} elements" if width > WIDEST else None
 
 
-@launches(aten.native_layer_norm_backward.default, configs=CONFIGS, refuses=too_wide, symbolic=False)
+@launches(aten.native_layer_norm_backward.default, configs=CONFIGS, refuses=wide_rows, symbolic=False)
 def layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask, *, config):
     made = backward(grad_out, input, normalized_shape, mean, rstd, weight, config)
     return tuple(one if wanted else None for one, wanted in zip(made, output_mask))
 
 
-@launches(aten._fused_rms_norm_backward.default, configs=CONFIGS, refuses=too_wide, symbolic=False)
+@launches(aten._fused_rms_norm_backward.default, configs=CONFIGS, refuses=wide_rows, symbolic=False)
 def rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, output_mask, *, config):
     dx, dw, _ = backward(grad_out, input, normalized_shape, None, rstd, weight, config)
     return dx if output_mask[0] else None, dw if output_mask[1] and weight is not None else None

@@ -207,11 +207,11 @@ def cast(x: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
     return x.to(dtype) if loses else x
 
 
-@launches(
-    aten.logcumsumexp.default,
-    configs=CONFIGS,
-    refuses=lambda x: None if x.dtype.is_floating_point else f"{x.dtype} is not supported",
-)
+def whole_numbers(x: torch.Tensor) -> str | None:
+    return None if x.dtype.is_floating_point else f"{x.dtype} is not supported"
+
+
+@launches(aten.logcumsumexp.default, configs=CONFIGS, refuses=whole_numbers)
 def logcumsumexp(x, dim, *, config):
     return scanned(x, dim, x.dtype, "logsumexp", config)
 

@@ -110,11 +110,11 @@ def along(x: torch.Tensor, dim: int) -> Mapping[str, Any]:
     return {"index": x.shape[dim] if x.dim() else 1}
 
 
-def no_truth(x: torch.Tensor) -> str | None:
+def bool_sums(x: torch.Tensor) -> str | None:
     return "sums of bool" if x.dtype == torch.bool else None
 
 
-@launches(aten.scatter_add.default, configs=CONFIGS, below=along, refuses=no_truth, ordered=False)
+@launches(aten.scatter_add.default, configs=CONFIGS, below=along, refuses=bool_sums, ordered=False)
 def scatter_add(x, dim, index, src, *, config):
     """src may be larger than index; the part beyond index is not read."""
     return scattered(summed(x), dim, index, src, config, accumulate=True).to(x.dtype)
@@ -123,7 +123,7 @@ def scatter_add(x, dim, index, src, *, config):
 def only_sum(x: torch.Tensor, reduce: str, include_self: bool) -> str | None:
     if reduce != "sum" or not include_self:
         return f"reduce={reduce!r} with include_self={include_self}"
-    return no_truth(x)
+    return bool_sums(x)
 
 
 @launches(aten.scatter_reduce.two, configs=CONFIGS, below=along, refuses=only_sum, ordered=False)
@@ -157,7 +157,7 @@ def scattered(
     return out
 
 
-@launches(aten.index_add.default, configs=CONFIGS, below=along, refuses=no_truth, ordered=False)
+@launches(aten.index_add.default, configs=CONFIGS, below=along, refuses=bool_sums, ordered=False)
 def index_add(x, dim, index, source, alpha, *, config):
     out = summed(x)
     if x.dim() == 0:
@@ -189,7 +189,7 @@ def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, *, 
     return out.to(grad_output.dtype)
 
 
-def by_numbers(x: torch.Tensor, indices: list[torch.Tensor | None], accumulate: bool) -> str | None:
+def masks(x: torch.Tensor, indices: list[torch.Tensor | None], accumulate: bool) -> str | None:
     given = [index for index in indices if index is not None]
     if any(index.dtype in (torch.bool, torch.uint8) for index in given):
         return "a mask as an index"
@@ -197,16 +197,14 @@ def by_numbers(x: torch.Tensor, indices: list[torch.Tensor | None], accumulate: 
         return "nothing is indexed"
     if torch.are_deterministic_algorithms_enabled():
         return "elements are written in any order, and deterministic algorithms are asked for"
-    return no_truth(x) if accumulate else None
+    return bool_sums(x) if accumulate else None
 
 
 def by_dimension(x: torch.Tensor, indices: list[torch.Tensor | None]) -> Mapping[str, Any]:
     return {"indices": list(x.shape[: len(indices)])}
 
 
-@launches(
-    *(aten.index_put.default, aten._unsafe_index_put.default), configs=CONFIGS, below=by_dimension, refuses=by_numbers
-)
+@launches(*(aten.index_put.default, aten._unsafe_index_put.default), configs=CONFIGS, below=by_dimension, refuses=masks)
 def index_put(x, indices, values, accumulate, *, config):
     """The indexed dimensions stand together: where the first of them was, or in front if others are between them."""
     out = summed(x) if accumulate else copied(x)

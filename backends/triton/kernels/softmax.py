@@ -87,29 +87,29 @@ def launched(
     return out
 
 
-def not_a_row(x: torch.Tensor, dim: int) -> str | None:
+def inner_dimension(x: torch.Tensor, dim: int) -> str | None:
     return None if positive(dim, x.dim()) == max(x.dim() - 1, 0) else "a dimension that is not the last"
 
 
-def no_row(grad_output: torch.Tensor, dim: int) -> str | None:
-    return not_a_row(grad_output, dim)
+def inner_dimension_of_gradient(grad_output: torch.Tensor, dim: int) -> str | None:
+    return inner_dimension(grad_output, dim)
 
 
-@launches(aten._softmax.default, configs=CONFIGS, refuses=not_a_row)
+@launches(aten._softmax.default, configs=CONFIGS, refuses=inner_dimension)
 def softmax(x, dim, half_to_float, *, config):
     return launched(forward_kernel, (x,), torch.float32 if half_to_float else x.dtype, False, config)
 
 
-@launches(aten._log_softmax.default, configs=CONFIGS, refuses=not_a_row)
+@launches(aten._log_softmax.default, configs=CONFIGS, refuses=inner_dimension)
 def log_softmax(x, dim, half_to_float, *, config):
     return launched(forward_kernel, (x,), torch.float32 if half_to_float else x.dtype, True, config)
 
 
-@launches(aten._softmax_backward_data.default, configs=CONFIGS, refuses=no_row)
+@launches(aten._softmax_backward_data.default, configs=CONFIGS, refuses=inner_dimension_of_gradient)
 def softmax_backward(grad_output, output, dim, input_dtype, *, config):
     return launched(backward_kernel, (grad_output, output), input_dtype, False, config)
 
 
-@launches(aten._log_softmax_backward_data.default, configs=CONFIGS, refuses=no_row)
+@launches(aten._log_softmax_backward_data.default, configs=CONFIGS, refuses=inner_dimension_of_gradient)
 def log_softmax_backward(grad_output, output, dim, input_dtype, *, config):
     return launched(backward_kernel, (grad_output, output), input_dtype, True, config)

@@ -132,31 +132,31 @@ def sorted_rows(
     return values.movedim(-1, dim), places.movedim(-1, dim)
 
 
-def too_wide(x: torch.Tensor) -> str | None:
+def wide_types(x: torch.Tensor) -> str | None:
     return f"{x.dtype} with its place is more than 64 bits" if x.dtype.itemsize == 8 else None
 
 
-def too_long(x: torch.Tensor, dim: int) -> str | None:
+def long_rows(x: torch.Tensor, dim: int) -> str | None:
     if x.dim() and not x.shape[dim] <= LONGEST:
         return f"rows of {x.shape[dim]} elements, and {LONGEST} are sorted in registers"
-    return too_wide(x)
+    return wide_types(x)
 
 
-@launches(aten.sort.default, configs=SORTS, refuses=too_long, symbolic=False)
+@launches(aten.sort.default, configs=SORTS, refuses=long_rows, symbolic=False)
 def sort(x, dim, descending, *, config):
     return sorted_rows(x, dim, None, descending, config)
 
 
-@launches(aten.sort.stable, configs=SORTS, refuses=too_long, symbolic=False)
+@launches(aten.sort.stable, configs=SORTS, refuses=long_rows, symbolic=False)
 def sort_stable(x, stable, dim, descending, *, config):
     return sorted_rows(x, dim, None, descending, config)
 
 
-def too_many(x: torch.Tensor, k: int) -> str | None:
-    return f"k={k}, and {MOST} are kept from tile to tile" if k > MOST else too_wide(x)
+def large_k(x: torch.Tensor, k: int) -> str | None:
+    return f"k={k}, and {MOST} are kept from tile to tile" if k > MOST else wide_types(x)
 
 
-@launches(aten.topk.default, configs=PICKS, refuses=too_many, symbolic=False)
+@launches(aten.topk.default, configs=PICKS, refuses=large_k, symbolic=False)
 def topk(x, k, dim, largest, sorted, *, config):
     """Sorted always; of equal elements the first."""
     return sorted_rows(x, dim, k, largest, config)

@@ -121,3 +121,15 @@ def test_an_unknown_task_lists_the_known_ones() -> None:
     done = bridge("demo", "--task", "chess")
     assert done.returncode == 2
     assert "digits, text" in done.stderr
+
+
+def test_experiments_are_listed_and_run(tmp_path: Path) -> None:
+    listed = bridge("experiment")
+    assert listed.returncode == 0
+    assert "maintenance: What it takes to keep up" in listed.stdout
+    helped = bridge("experiment", "maintenance", "--help")
+    assert helped.returncode == 0
+    assert "--try" in helped.stdout
+    unknown = bridge("experiment", "nothing")
+    assert unknown.returncode == 2
+    assert "there are api_instability" in unknown.stderr

@@ -78,6 +78,7 @@ def sources(tmp_path: Path) -> Sources:
         (Touched("torch._f", {"": "f(a)"}), "(a)", State.NOTE, "it is (a, b=1), and was (a) in 2.14"),
         (Touched("torch._f", {"": "f(a)", "2.14": "f(a, c=1)"}), "(a, b=1)", State.WRONG, "it has no parameter c"),
         (Touched("torch._f", {"": "f(a)", "2.15": "f(a, c=1)"}), "(a, b=1)", State.OK, "as recorded"),
+        (Touched("torch._f"), None, State.NOTE, "is not recorded for 2.14"),
         (Touched("torch._g"), "(a)", State.WRONG, "it is not there; nothing is compiled without it"),
         (Touched("torch._g", without="a tool"), "(a)", State.NOTE, "lost without it: a tool"),
         (Touched("torch._f", mentioned="torch/__init__.py"), "mentioned", State.OK, "as recorded"),
@@ -85,7 +86,7 @@ def sources(tmp_path: Path) -> Sources:
     ],
 )
 def test_a_name_is_compared_with_what_was_recorded(
-    sources: Sources, touched: Touched, known: str, state: State, words: str
+    sources: Sources, touched: Touched, known: str | None, state: State, words: str
 ) -> None:
     check = checked(touched, touched.found(sources), known, "2.14")
     assert check.state is state
@@ -93,15 +94,17 @@ def test_a_name_is_compared_with_what_was_recorded(
     assert bool(check.remedy) == (state is not State.OK)
 
 
-def test_every_name_is_recorded_for_every_series() -> None:
-    for series in ("2.11", "2.12", "2.13", "2.14", "2.15"):
-        assert set(recorded()["torch"][series]) == {touched.name for touched in TORCH}, (
-            f"run the probe on a wheel of torch {series}, and then with --record"
-        )
+def test_what_is_recorded_is_recorded_for_every_series() -> None:
+    """A name that was added since is recorded for none, which the doctor notes."""
+    series = ("2.11", "2.12", "2.13", "2.14", "2.15")
+    names = {one: set(recorded()["torch"][one]) for one in series}
+    assert all(names[one] == names["2.14"] for one in series), "run the probe on a wheel of each series, and --record"
+    assert names["2.14"] <= {touched.name for touched in TORCH}, "names that are touched no more: run it with --record"
 
 
 def test_what_is_recorded_is_what_is_installed() -> None:
     """Wheels of different systems hold the same sources, so what was read of one holds for all."""
     folder = Path(torch.__path__[0]).parent
-    found = {touched.name: getattr(touched.found(Sources(folder)), "text", "") for touched in TORCH}
-    assert found == recorded()["torch"][SERIES]
+    known, sources = recorded()["torch"][SERIES], Sources(folder)
+    found = {touched.name: getattr(touched.found(sources), "text", "") for touched in TORCH if touched.name in known}
+    assert found == known

@@ -97,10 +97,8 @@ def expanded(tensor: torch.Tensor) -> torch.Tensor:
 
 def layouts(call: Call) -> Iterator[Call]:
     """The call with its tensors lying otherwise in memory."""
-    yield call.mapped(with_an_offset)
-    yield call.mapped(strided)
-    if NO_SPECIAL_VALUES.get(call.op) != PIVOTS:  # of equal rows nothing but rounding is factorised
-        yield call.mapped(expanded)
+    for how in (with_an_offset, strided, expanded):
+        yield call.mapped(how)
 
 
 def extents(call: Call) -> Iterator[Call]:

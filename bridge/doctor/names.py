@@ -28,7 +28,7 @@ def torch_names() -> Iterator[Check]:
         series = max(recorded()["torch"], key=numbers)
         known = recorded()["torch"][series]
     for touched in TORCH:
-        yield checked(touched, touched.found(sources), known.get(touched.name, ""), series)
+        yield checked(touched, touched.found(sources), known.get(touched.name), series)
 
 
 def tvm_names() -> Iterator[Check]:
@@ -57,7 +57,7 @@ def recorded() -> dict[str, dict[str, dict[str, str]]]:
     return json.loads(RECORDED.read_text(encoding="utf-8"))
 
 
-def checked(touched: Touched, found: Found | None, known: str, series: str) -> Check:
+def checked(touched: Touched, found: Found | None, known: str | None, series: str) -> Check:
     if found is None:
         state = State.NOTE if touched.without else State.WRONG
         lost = f"lost without it: {touched.without}" if touched.without else "nothing is compiled without it"
@@ -66,6 +66,9 @@ def checked(touched: Touched, found: Found | None, known: str, series: str) -> C
     if refused is not None:
         state = State.NOTE if touched.without else State.WRONG
         return Check("torch", touched.name, state, f"it cannot be called as {call}: {refused}", READ_ON)
+    if known is None:
+        remedy = "read the wheel of each series with experiments/api_instability/probe.py --keep --record"
+        return Check("torch", touched.name, State.NOTE, f"{found.digest} is not recorded for {series}", remedy)
     if found.text != known:
         detail = f"{found.digest}: it is {_short(found.text)}, and was {_short(known)} in {series}"
         return Check("torch", touched.name, State.NOTE, detail, READ_ON)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results" / "tvm_runs.jsonl"
 ROOT = Path(__file__).parents[2]
-LIMIT = 300.0
+LIMIT = 900.0
 
 PAIRS = (
     ("0.25.0.post1", "0.1.12"),

@@ -14,20 +14,19 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
 from bridge.cli.peers import ask
 from bridge.demo.timing import machine
 from bridge.ledger import Placement, Way
 from bridge.ledger.jsonl import LedgerFile, read, write
-from experiments.coverage.step import UNCAPTURED_CALLS
-from experiments.coverage.summary import RIGHT, lines
+from experiments.coverage.summary import RIGHT, draws, lines
 
 RESULTS = Path(__file__).parent / "results"
+NO_LIBRARY = "bridge, no library"
 OURS = {
     "bridge": RESULTS / "corpus.jsonl.gz",
-    "bridge, no library": RESULTS / "corpus_generated.jsonl.gz",
+    NO_LIBRARY: RESULTS / "corpus_generated.jsonl.gz",
 }
 PEERS = RESULTS / "peers.jsonl"
 SHOWN = {"tvm.relax.frontend.torch": "TVM's importer", "torch.onnx": "torch.onnx", "torch_mlir": "torch-mlir"}
@@ -61,18 +60,17 @@ class Row:
         return f"{whole} of {len(self.states)}"
 
 
-def ours(name: str, held: LedgerFile) -> Row:
+def ours(name: str, held: LedgerFile, library: bool = True) -> Row:
     """A run of the corpus. Nothing may have fallen back, and without the library nothing but what draws be called."""
     models = dict.fromkeys(record.model for record in held.records if record.model)
-    outside = {m.model for m in held.measures if m.name == UNCAPTURED_CALLS and m.values != (0.0,)}
     states = []
     for line in lines(held.records, models):
         if line.verdict != RIGHT:
             states.append(State.WRONG)
-        elif line.ways[Way.FALLBACK]:
+        elif line.ways[Way.FALLBACK] or (line.called and not library):
             states.append(State.LACKING)
         else:
-            states.append(State.OUTSIDE if line.name in outside else State.WHOLE)
+            states.append(State.OUTSIDE if line.outside else State.WHOLE)
     return Row(name, _sorted(states))
 
 
@@ -87,20 +85,13 @@ def peer(name: str, has: Mapping[str, bool], captured: Sequence[Placement]) -> R
     return Row(name, _sorted([State.BY_NAME if one else State.LACKING for one in whole]))
 
 
-def draws(op: str) -> bool:
-    """Whether an overload, by name, draws random numbers."""
-    packet, _, overload = op.removeprefix("aten.").partition(".")
-    found = getattr(getattr(torch.ops.aten, packet, None), overload, None)
-    return torch.Tag.nondeterministic_seeded in getattr(found, "tags", ())
-
-
 def _sorted(states: Sequence[State]) -> tuple[State, ...]:
     return tuple(sorted(states, key=list(State).index))
 
 
 def rows() -> list[Row]:
     """What the kept results say: our runs, then the peers that were asked."""
-    found = [ours(name, read(file)) for name, file in OURS.items() if file.exists()]
+    found = [ours(name, read(file), name != NO_LIBRARY) for name, file in OURS.items() if file.exists()]
     if PEERS.exists():
         captured = [one for one in read(OURS["bridge"]).placements if one.way is not Way.UNCAPTURED]
         answers: dict[str, dict[str, bool]] = {}

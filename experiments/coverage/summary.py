@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import torch
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -13,9 +14,19 @@ from rich.table import Table
 
 from bridge.cli.processes import RAISED, TIMED_OUT
 from bridge.ledger import Event, Measure, Placement, Record, Way
-from experiments.coverage.step import BRIDGE, EAGER, ROUNDED, UNCAPTURED_CALL, WRONG, WRONG_RESULTS
+from experiments.coverage.step import (
+    BRIDGE,
+    EAGER,
+    ROUNDED,
+    UNCAPTURED_CALL,
+    UNCAPTURED_CALLS,
+    WRONG,
+    WRONG_RESULTS,
+)
 
 RIGHT = "right"
+CHECKS = ("aten._assert_async.msg", "aten._assert_async.default", "aten._assert_scalar.default")
+"""Ops that compute nothing."""
 NO_CAUSE = ("copied back", "version", WRONG, UNCAPTURED_CALL)
 """Kinds of events that send no node elsewhere, or that another event explains."""
 
@@ -25,7 +36,8 @@ class Line:
     """One model. verdict: right, wrong, raised or timed out; detail: in what.
 
     errors: of the gradients, in eager and through the bridge. rounded: results that are as far off as eager's own with
-    the last bits of the weights changed.
+    the last bits of the weights changed. outside: calls that the audit found outside of every program. called: nodes
+    that are called from a library, those that draw random numbers or only check not counted.
     """
 
     name: str
@@ -36,11 +48,18 @@ class Line:
     seconds: float
     errors: tuple[float, float]
     rounded: int
+    outside: int
+    called: int
 
     @property
     def whole(self) -> bool:
         """Whether the step is right, and nothing of it fell back or was left out of the graphs."""
         return self.verdict == RIGHT and not self.ways[Way.FALLBACK] and not self.uncaptured
+
+    @property
+    def generated(self) -> bool:
+        """Whether the step is right, and kernels of ours compute every node that a graph holds."""
+        return self.verdict == RIGHT and not self.ways[Way.FALLBACK] and not self.called
 
 
 def verdicts(records: Iterable[Record]) -> dict[str, str]:
@@ -65,9 +84,9 @@ def lines(records: Sequence[Record], names: Iterable[str]) -> list[Line]:
 
 def _line(name: str, verdict: str, records: Sequence[Record]) -> Line:
     ways: Counter[Way] = Counter()
-    for placement in records:
-        if isinstance(placement, Placement):
-            ways[placement.way] += placement.nodes
+    placements = [record for record in records if isinstance(record, Placement)]
+    for placement in placements:
+        ways[placement.way] += placement.nodes
     measures = {(m.name, m.target): m.values[0] for m in records if isinstance(m, Measure)}
     events = [event for event in records if isinstance(event, Event)]
     uncaptured = sum(event.count for event in events if event.kind in (UNCAPTURED_CALL, "uncaptured"))
@@ -80,7 +99,16 @@ def _line(name: str, verdict: str, records: Sequence[Record]) -> Line:
         measures.get(("first step", BRIDGE), 0.0),
         (measures.get(("gradient error", EAGER), 0.0), measures.get(("gradient error", BRIDGE), 0.0)),
         int(measures.get((ROUNDED, BRIDGE), 0.0)),
+        int(measures.get((UNCAPTURED_CALLS, BRIDGE), 0.0)),
+        sum(p.nodes for p in placements if p.way is Way.LIBRARY and not (draws(p.op) or p.op in CHECKS)),
     )
+
+
+def draws(op: str) -> bool:
+    """Whether an overload, by name, draws random numbers."""
+    packet, _, overload = op.removeprefix("aten.").partition(".")
+    found = getattr(getattr(torch.ops.aten, packet, None), overload, None)
+    return torch.Tag.nondeterministic_seeded in getattr(found, "tags", ())
 
 
 def _detail(events: Iterable[Event]) -> str:
@@ -100,6 +128,11 @@ def print_summary(records: Sequence[Record], console: Console, names: Iterable[s
     console.print(causes_table(event for event in records if isinstance(event, Event) and event.model in shown))
     right, whole = sum(line.verdict == RIGHT for line in found), sum(line.whole for line in found)
     console.print(f"{len(found)} models: {right} right, {whole} of them with no fallback and nothing uncaptured")
+    generated = [line for line in found if line.generated]
+    alone = sum(not line.outside for line in generated)
+    console.print(
+        f"{len(generated)} right with every node generated that does not draw; of {alone} nothing ran outside of graphs"
+    )
 
 
 def models_table(found: Iterable[Line]) -> Table:

@@ -30,6 +30,14 @@ def test_a_model_is_shown_as_it_ended() -> None:
     assert row.label == "2 of 4"
 
 
+def test_without_the_library_only_what_draws_may_be_called() -> None:
+    drawing = [*ended("m", Way.GENERATED), Placement("aten.bernoulli.p", Way.LIBRARY, 1, model="m")]
+    called = [*ended("m", Way.GENERATED), Placement("aten.mm.default", Way.LIBRARY, 1, model="m")]
+    assert ours("bridge", LedgerFile({}, tuple(called))).states == (State.WHOLE,)
+    assert ours("bridge", LedgerFile({}, tuple(called)), library=False).states == (State.LACKING,)
+    assert ours("bridge", LedgerFile({}, tuple(drawing)), library=False).states == (State.WHOLE,)
+
+
 def test_a_peer_has_a_model_if_it_has_every_op_but_those_that_draw() -> None:
     captured = [
         Placement("aten.add.Tensor", Way.GENERATED, 1, model="a"),

@@ -53,6 +53,13 @@ def put(base, value, row, strides, rows, width, WIDTH: tl.constexpr):
 
 
 @jit
+def place_of(count, BLOCK: tl.constexpr):
+    """A program's block of `count` rows, and its batch and head as one number; the grid's other axes are too short."""
+    blocks = tl.cdiv(count, BLOCK)
+    return tl.program_id(0) % blocks, (tl.program_id(0) // blocks).to(tl.int64)
+
+
+@jit
 def scores(q, k, bias, query, key, b_strides, queries, keys, scale, CAUSAL, BIASED, PRECISION, CUT: tl.constexpr):
     """By query and key. With CUT what may not be seen is minus infinity; without it all of the block may be."""
     made = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
@@ -99,8 +106,9 @@ def forward_kernel(
     OWN: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """padded: the length of a row of `sums`."""
-    batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
-    first = tl.program_id(0) * OWN
+    place, row = place_of(queries, OWN)
+    batch, head = row // heads, row % heads
+    first = place * OWN
     query = first + tl.arange(0, OWN)
     k += batch * k_strides[0] + head // group * k_strides[1]
     v += batch * v_strides[0] + head // group * v_strides[1]
@@ -122,7 +130,7 @@ def forward_kernel(
     made = made / tl.where(total == 0, 1.0, total)[:, None]
     put(out + batch * o_strides[0] + head * o_strides[1], made, query, o_strides, queries, width, WIDTH)
     logarithm = tl.where(total == 0, float("inf"), most / LOG2E + tl.log(total))
-    tl.store(sums + tl.program_id(1).to(tl.int64) * padded + query, logarithm, query < queries)
+    tl.store(sums + row * padded + query, logarithm, query < queries)
 
 
 @jit
@@ -130,12 +138,13 @@ def delta_kernel(
     grad, out, deltas, g_strides, o_strides, heads, queries, width, WIDTH: tl.constexpr, ROWS: tl.constexpr
 ):
     """What each query's gradient has in common for all keys: the sum of gradient times result."""
-    batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
-    query = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    place, row = place_of(queries, ROWS)
+    batch, head = row // heads, row % heads
+    query = place * ROWS + tl.arange(0, ROWS)
     g = block(grad + batch * g_strides[0] + head * g_strides[1], query, g_strides, queries, width, WIDTH)
     o = block(out + batch * o_strides[0] + head * o_strides[1], query, o_strides, queries, width, WIDTH)
     tl.store(
-        deltas + tl.program_id(1).to(tl.int64) * queries + query,
+        deltas + row * queries + query,
         tl.sum(g.to(tl.float32) * o.to(tl.float32), 1),
         query < queries,
     )
@@ -149,8 +158,9 @@ def keys_kernel(
 ):  # fmt: skip
     """Gradients of a block of keys and values, from all queries of all heads that share them."""
     shared = heads // group
-    batch, owner = (tl.program_id(1) // shared).to(tl.int64), (tl.program_id(1) % shared).to(tl.int64)
-    first = tl.program_id(0) * OWN
+    place, row = place_of(keys, OWN)
+    batch, owner = row // shared, row % shared
+    first = place * OWN
     key = first + tl.arange(0, OWN)
     keys_here = block(k + batch * k_strides[0] + owner * k_strides[1], key, k_strides, keys, width, WIDTH)
     values = block(v + batch * v_strides[0] + owner * v_strides[1], key, v_strides, keys, width, WIDTH)
@@ -163,13 +173,13 @@ def keys_kernel(
         q_head = q + batch * q_strides[0] + head * q_strides[1]
         g_head = grad + batch * g_strides[0] + head * g_strides[1]
         b_head = bias + batch * b_strides[0] + head * b_strides[1]
-        row = batch * heads + head
+        member_row = batch * heads + head
         for start in range(begin, queries, STEP):
             query = start + tl.arange(0, STEP)
             asking = block(q_head, query, q_strides, queries, width, WIDTH)
             g = block(g_head, query, g_strides, queries, width, WIDTH)
-            known = tl.load(sums + row * padded + query, query < queries, float("inf")) * LOG2E
-            delta = tl.load(deltas + row * queries + query, query < queries, 0)
+            known = tl.load(sums + member_row * padded + query, query < queries, float("inf")) * LOG2E
+            delta = tl.load(deltas + member_row * queries + query, query < queries, 0)
             score = scores(
                 asking, keys_here, b_head, query, key, b_strides, queries, keys, scale, CAUSAL, BIASED, PRECISION, True
             )
@@ -189,13 +199,13 @@ def queries_kernel(
     WIDTH: tl.constexpr, OWN: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a block of queries, from all keys."""
-    batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
-    first = tl.program_id(0) * OWN
+    place, row = place_of(queries, OWN)
+    batch, head = row // heads, row % heads
+    first = place * OWN
     query = first + tl.arange(0, OWN)
     k += batch * k_strides[0] + head // group * k_strides[1]
     v += batch * v_strides[0] + head // group * v_strides[1]
     bias += batch * b_strides[0] + head * b_strides[1]
-    row = tl.program_id(1).to(tl.int64)
     asking = block(q + batch * q_strides[0] + head * q_strides[1], query, q_strides, queries, width, WIDTH)
     g = block(grad + batch * g_strides[0] + head * g_strides[1], query, g_strides, queries, width, WIDTH)
     known = tl.load(sums + row * padded + query, query < queries, float("inf")) * LOG2E
@@ -235,7 +245,7 @@ def forward(
     given, sizes, rules = shared(q, k, v, bias, causal, scale, padded)
     if out.numel():
         strides = [tensor.stride() for tensor in (*given, out)]
-        grid = (triton.cdiv(queries, config["OWN"]), batch * heads)
+        grid = (triton.cdiv(queries, config["OWN"]) * batch * heads,)
         forward_kernel[grid](*given, out, sums, *strides, *sizes, **rules, **config)
     return out, sums
 
@@ -261,15 +271,15 @@ def backward(
         return tuple(tensor.zero_() for tensor in made)  # type: ignore[return-value]
     given, sizes, rules = shared(q, k, v, bias, causal, scale, sums.shape[-1])
     dq, dk, dv = made
-    grid = (triton.cdiv(queries, 32), batch * heads)
+    grid = (triton.cdiv(queries, 32) * batch * heads,)
     delta_kernel[grid](
         grad, out, deltas, grad.stride(), out.stride(), heads, queries, width, WIDTH=rules["WIDTH"], ROWS=32
     )
     strides = [tensor.stride() for tensor in (*given, grad)]
     read = (*given, grad, sums, deltas)
-    grid = (triton.cdiv(k.shape[2], config["OWN"]), batch * k.shape[1])
+    grid = (triton.cdiv(k.shape[2], config["OWN"]) * batch * k.shape[1],)
     keys_kernel[grid](*read, dk, dv, *strides, dk.stride(), dv.stride(), *sizes, **rules, **config)
-    grid = (triton.cdiv(queries, config["OWN"]), batch * heads)
+    grid = (triton.cdiv(queries, config["OWN"]) * batch * heads,)
     queries_kernel[grid](*read, dq, *strides, dq.stride(), *sizes, **rules, **config)
     return dq, dk, dv
 

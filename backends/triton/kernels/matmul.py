@@ -44,8 +44,8 @@ def product_kernel(
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
     """Strides are by batch, row and column."""
-    program, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
     tall, wide = tl.cdiv(rows, ROWS), tl.cdiv(columns, COLUMNS)
+    program, batch = tl.program_id(0) % (tall * wide), (tl.program_id(0) // (tall * wide)).to(tl.int64)
     band = program // (TOGETHER * wide)
     height = min(tall - band * TOGETHER, TOGETHER)
     here = program % (TOGETHER * wide)
@@ -96,7 +96,8 @@ def product(
         return out
     is_biased = bias is not None
     held = (bias if beta != 0 else bias.new_zeros(())).expand(out.shape) if bias is not None else out
-    product_kernel[(triton.cdiv(rows, config["ROWS"]) * triton.cdiv(columns, config["COLUMNS"]), batch)](
+    blocks = triton.cdiv(rows, config["ROWS"]) * triton.cdiv(columns, config["COLUMNS"])
+    product_kernel[(blocks * batch,)](
         a, b, held, out, rows, columns, inner, a.stride(), b.stride(), held.stride(), out.stride(), alpha, beta,
         BIASED=is_biased, ACTIVATION=activation, PRECISION=precision(a), TOGETHER=TOGETHER, **config,
     )  # fmt: skip

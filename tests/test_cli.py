@@ -127,7 +127,7 @@ def test_experiments_are_listed_and_run(tmp_path: Path) -> None:
     listed = bridge("experiment")
     assert listed.returncode == 0
     assert "maintenance: What it takes to keep up" in listed.stdout
-    helped = bridge("experiment", "maintenance", "--help")
+    helped = bridge("experiment", "maintenance", "--", "--help")
     assert helped.returncode == 0
     assert "--try" in helped.stdout
     unknown = bridge("experiment", "nothing")

@@ -20,7 +20,7 @@ def experiment(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="A folder in experiments/; without one, they are listed.")] = None,
 ) -> None:
-    """Run an experiment. What follows its name is given to it: `bridge experiment maintenance --help`."""
+    """Run an experiment. What follows its name is given to it: `bridge experiment maintenance -- --help`."""
     folder = _folder()
     if folder is None:
         complain(

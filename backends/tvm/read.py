@@ -126,8 +126,9 @@ class Reader:
 
     def _renamed(self, name: str, value: Value) -> Value:
         """A picked result goes by the name of its binding, which is what the edge contract knows it by."""
-        if value.name not in self._strides and name in self._strides:
-            value.name, value.strides = name, tuple(self._strides[name])
+        without_dims = not value.shape and name in self._names.values()
+        if value.name not in self._strides and (name in self._strides or without_dims):
+            value.name, value.strides = name, tuple(self._strides.get(name, ()))
         self._values[name] = value
         return value
 

@@ -22,6 +22,8 @@ def nonzero_static(x, size, fill_value):
     def body(out, found, v):
         nest([size, len(shape)], lambda at: store(out, at, number(fill_value, "int64")))
         store(found, [0], number(0, "int64"))
+        if not count:
+            return
         with T.serial(0, extent(count)) as place, T.If(tirx.And(is_true(v[place]), found[0] < extent(size))), T.Then():
             step = extent(count)
             for dim, n in enumerate(shape):

@@ -171,3 +171,9 @@ def test_a_node_may_be_called_as_what_the_program_uses() -> None:
 
     graph = inference(f, torch.randn(3, 4))
     assert "empty" in {node.name for node in graph.graph.nodes}
+
+
+def test_a_kernel_reads_one_of_several_results_that_has_no_dimensions() -> None:
+    graph = inference(lambda x: torch.linalg.slogdet(x)[1].sin() + 1, torch.eye(3) * 2)
+    assert len(graph.callouts) == 1
+    assert graph.kernel_calls == 1

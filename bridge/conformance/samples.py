@@ -117,15 +117,15 @@ SOME_KEYS = tensor([[0.0, 0.0, 0.0], [-inf, -inf, -inf], [0.0, -inf, -inf], [-in
 """An attention mask for five queries and three keys. The second query may ask for none."""
 
 
-def attention(size: float) -> Arguments:
-    """The larger the numbers, the less is left but the largest weight."""
-    return size * randn(1, 2, 5, 8), randn(1, 2, 3, 8), randn(1, 2, 3, 8)
+def attention(size: float, heads: int = 2) -> Arguments:
+    """The larger the numbers, the less is left but the largest weight. More than two heads share two of keys."""
+    return size * randn(1, heads, 5, 8), randn(1, 2, 3, 8), randn(1, 2, 3, 8)
 
 
-def attention_gradient() -> Arguments:
-    inputs = attention(1.0)
+def attention_gradient(heads: int = 2) -> Arguments:
+    inputs = attention(1.0, heads)
     made = aten._scaled_dot_product_flash_attention_for_cpu.default(*inputs, attn_mask=SOME_KEYS)
-    return randn(1, 2, 5, 8), *inputs, *made, 0.0, False
+    return randn(1, heads, 5, 8), *inputs, *made, 0.0, False
 
 
 OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
@@ -191,8 +191,12 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten.arange.default: lambda: [(7,), (3.5,)],
     aten.copysign.Scalar: lambda: [(randn(5), -3.0), (integers(5), 2)],
     aten.replication_pad3d_backward.default: lambda: [(randn(1, 2, 4, 5, 7), randn(1, 2, 2, 3, 3), [3, 1, 0, 2, 1, 1])],
-    aten._scaled_dot_product_flash_attention_for_cpu.default: lambda: [attention(1.0), (*attention(1e5), 0.0, True)],
-    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: lambda: [attention_gradient()],
+    aten._scaled_dot_product_flash_attention_for_cpu.default: lambda: [
+        attention(1.0), (*attention(1e5), 0.0, True), attention(1.0, heads=6),
+    ],
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: lambda: [
+        attention_gradient(), attention_gradient(heads=6),
+    ],
     aten._native_batch_norm_legit.no_stats: lambda: [(*c[:3], *c[5:]) for c in batch_norm(True)],
     aten._batch_norm_with_update_functional.default: lambda: [(*c[:5], *c[6:]) for c in batch_norm(True)[:1]],
     aten.batch_norm_backward.default: lambda: [

@@ -14,8 +14,13 @@ from bridge.backends.tvm.table import Accumulate, converts
 aten = torch.ops.aten
 
 
-def without_dropout(dropout_p):
-    return f"dropout_p={dropout_p}" if dropout_p else None
+def without_dropout(dropout_p, query, key):
+    """Symbolic numbers of heads have to be equal, which torch guards once it has been asked."""
+    if dropout_p:
+        return f"dropout_p={dropout_p}"
+    heads, of_keys = query.shape[1], key.shape[1]
+    known = isinstance(heads, int) and isinstance(of_keys, int)
+    return None if known or heads == of_keys else f"{heads} heads share {of_keys} heads of keys"
 
 
 @converts(
@@ -43,14 +48,15 @@ def attention(query, key, value, dropout_p, is_causal, attn_mask, scale):
 )
 def attention_backward(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale):
     """The weights are computed again from the logarithm of the sums."""
+    shared = shared_by(query, key)
     scores = scored(query, key, is_causal, attn_mask, scale)
     weights = compute("weights", shape_of(scores), weight_again(is_causal), scores, logsumexp)
-    dvalue = transposed_weighted(weights, grad_out)
+    dvalue = transposed_weighted(weights, grad_out, shared)
     dweights = contracted(grad_out, value)
     inside = reduced("inside", "sum", lambda g, o: g * o, [grad_out, out], [3], True)
     factor = scale_of(query, scale)
     dscores = pointwise("dscores", lambda w, d, s: w * (d - s) * factor, weights, dweights, inside)
-    return weighted(dscores, key), transposed_weighted(dscores, query), dvalue
+    return weighted(dscores, key), transposed_weighted(dscores, query, shared), dvalue
 
 
 def scale_of(query: Expr, scale: float | None) -> Expr:
@@ -101,14 +107,21 @@ def scored(query: Expr, key: Expr, is_causal: bool, mask: Expr | None, scale: fl
     return compute("scores", shape_of(products), element, products, *([] if mask is None else [mask]))
 
 
+def shared_by(query: Expr, key: Expr) -> int:
+    """How many heads of queries ask one head of keys, and take of one head of values."""
+    heads, of_keys = shape_of(query)[1], shape_of(key)[1]
+    return heads // of_keys if isinstance(heads, int) and isinstance(of_keys, int) else 1
+
+
 def contracted(a: Expr, b: Expr) -> Expr:
     """a (…, L, E) times the transpose of b (…, S, E)."""
     batch, heads, length, width = shape_of(a)
     shape = [batch, heads, length, shape_of(b)[2]]
+    shared = shared_by(a, b)
 
     def element(at, over, x, y):
         n, h, i, j = at
-        return x(n, h, i, over[0]) * y(n, h, j, over[0])
+        return x(n, h, i, over[0]) * y(n, tirx.floordiv(h, shared), j, over[0])
 
     return reduction("contracted", "sum", shape, [width], element, a, b)
 
@@ -116,20 +129,23 @@ def contracted(a: Expr, b: Expr) -> Expr:
 def weighted(weights: Expr, value: Expr) -> Expr:
     """weights (…, L, S) times value (…, S, E)."""
     batch, heads, length, size = shape_of(weights)
+    shared = shared_by(weights, value)
 
     def element(at, over, w, v):
         n, h, i, e = at
-        return w(n, h, i, over[0]) * v(n, h, over[0], e)
+        return w(n, h, i, over[0]) * v(n, tirx.floordiv(h, shared), over[0], e)
 
     return reduction("weighted", "sum", [batch, heads, length, shape_of(value)[3]], [size], element, weights, value)
 
 
-def transposed_weighted(weights: Expr, value: Expr) -> Expr:
-    """The transpose of weights (…, L, S) times value (…, L, E)."""
+def transposed_weighted(weights: Expr, value: Expr, shared: int) -> Expr:
+    """The transpose of weights (…, L, S) times value (…, L, E), summed over the heads that share one."""
     batch, heads, length, size = shape_of(weights)
+    shape = [batch, heads if shared == 1 else heads // shared, size, shape_of(value)[3]]
 
     def element(at, over, w, v):
-        n, h, j, e = at
-        return w(n, h, over[0], j) * v(n, h, over[0], e)
+        (n, h, j, e), (member, i) = at, over
+        head = h * shared + member
+        return w(n, head, i, j) * v(n, head, i, e)
 
-    return reduction("gathered", "sum", [batch, heads, size, shape_of(value)[3]], [length], element, weights, value)
+    return reduction("gathered", "sum", shape, [shared, length], element, weights, value)

@@ -97,10 +97,10 @@ class _Outside:
     """Stands among the programs for calls that no program can be made for."""
 
     def __init__(self, structure: Any, modules: Modules) -> None:
-        self._structure, self._modules = structure, modules
+        self.structure, self._modules = structure, modules
 
     def holds(self, leaves: Sequence[torch.Tensor], structure: Any, given: Any) -> bool:
-        return structure == self._structure and self._modules.same()
+        return structure == self.structure and self._modules.same()
 
 
 class TrainingStep(Step):
@@ -231,9 +231,17 @@ class TrainingStep(Step):
             self._tell(DeadEnd.COVERAGE, "step", f"the step is no single program: {reason}", "uncaptured")
             self._tell_outside(f"{reason}")
             program = _Outside(structure, modules)
-        programs = self._programs.setdefault((update, self._carried), [])
-        programs.insert(len(programs) if isinstance(program, _Outside) else 0, program)
+        self._enter(self._programs.setdefault((update, self._carried), []), program)
         return program, loss
+
+    @staticmethod
+    def _enter(programs: list[BoundProgram | _Outside], program: BoundProgram | _Outside) -> None:
+        """A program comes first; what stands for calls without one comes last, once for calls that are alike."""
+        if isinstance(program, BoundProgram):
+            programs.insert(0, program)
+            return
+        programs[:] = [p for p in programs if isinstance(p, BoundProgram) or p.structure != program.structure]
+        programs.append(program)
 
     def _unfit(self, leaves: Sequence[torch.Tensor], modules: Modules) -> str:
         """What it is about this very call that no program can be made for; "" for nothing."""

@@ -207,3 +207,25 @@ def test_mistakes_are_told() -> None:
     step = bridge.compile_step(model, adamw(model.parameters()), F.cross_entropy)
     with torch.no_grad(), pytest.raises(RuntimeError, match="does not require grad"):
         step(*batch(0))
+
+
+def test_sparse_gradients_are_left_to_eager() -> None:
+    def make(parameters: Any) -> torch.optim.Optimizer:
+        return torch.optim.SGD(parameters, lr=0.1)
+
+    pair = Pair(nn.Sequential(nn.Embedding(7, 3, sparse=True)), make)
+    for seed in range(2):
+        pair.take(seed, torch.tensor([1, 2, 5]), torch.tensor([0, 2, 1]))
+    assert "step outside" in pair.kinds
+
+
+def test_a_module_that_changes_before_every_step_ends_in_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.step.MOST_PROGRAMS", 2)
+    pair = Pair(network(), momentum)
+    for seed in range(5):
+        for model in (pair.model, pair.eager):
+            model[3].p = 0.01 * seed
+        pair.take(seed)
+    assert pair.phases.count("step") == 2
+    assert "step outside" in pair.kinds
+    assert sum(map(len, pair.step._programs.values())) == 3

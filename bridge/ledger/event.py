@@ -27,7 +27,7 @@ class Event:
     op: the ATen overload ("aten.sort.default"), or the name of what it is about (a package, a buffer).
     detail: the reason in words.
     kind: a finer class within the dead end ("no row", "row refuses", "dtype", "build failed", "copied back", ...).
-    graph, phase: which graph ("graph_0") and "forward", "backward", "joint", "optimizer" or "inference".
+    graph, phase: which graph ("graph_0") and "forward", "backward", "joint", "step", "optimizer" or "inference".
     backend: who took the node instead; "" where nothing took anything.
     count: how many nodes or times. bytes: of data copied or moved. seconds: of time lost, where it was measured.
     source: the user's own line, "model.py:12 in forward: y = torch.sort(x)".

@@ -150,6 +150,8 @@ class _Writer:
         for parameter in wanted.parameters:
             node = self._node_of.get(id(parameter))
             value = by_node.get(node) if node is not None else None
+            if isinstance(value, fx.Node) and value.meta["val"].layout is not torch.strided:
+                raise NotWhole("a gradient is sparse")
             if isinstance(value, fx.Node):
                 found.append((parameter, self._carried(parameter, value) if parameter in wanted.carried else value))
             elif parameter in wanted.carried:

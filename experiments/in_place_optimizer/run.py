@@ -27,7 +27,6 @@ from bridge.demo.timing import interleaved, machine
 from bridge.ledger import Measure, Record
 from bridge.ledger.event import COPIED_BACK
 from bridge.ledger.jsonl import read, write
-from experiments.corpus import MODELS as CORPUS
 from experiments.corpus import Made
 from experiments.corpus.steps import class_scores
 from experiments.models import MODELS
@@ -61,6 +60,36 @@ def mlp() -> Made:
     return nn.Sequential(*layers), (torch.randn(32, 16),), {}, class_scores
 
 
+class Policy(nn.Module):
+    """An actor and a critic of two layers each, and PPO's clipped loss of a batch.
+
+    In plain torch: the policies of stable_baselines3 leave a distribution behind in an attribute at each call, which is
+    no part of a graph, so their steps run outside of a program.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 4))
+        self.critic = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+
+    def forward(
+        self, seen: torch.Tensor, actions: torch.Tensor, old: torch.Tensor, advantage: torch.Tensor, gain: torch.Tensor
+    ) -> torch.Tensor:
+        scores = self.actor(seen).log_softmax(-1)
+        ratio = (scores.gather(1, actions[:, None])[:, 0] - old).exp()
+        gained = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
+        entropy = -(scores.exp() * scores).sum(-1).mean()
+        return 0.5 * (self.critic(seen)[:, 0] - gain).square().mean() - gained - 0.01 * entropy
+
+
+def ppo() -> Made:
+    """64 steps of an environment of eight numbers and four actions."""
+    torch.manual_seed(0)
+    old, advantage, gain = -torch.rand(64) - 1, torch.randn(64), torch.randn(64)
+    inputs = (torch.randn(64, 8), torch.randint(0, 4, (64,)), old, advantage, gain)
+    return Policy(), inputs, {}, lambda loss: loss
+
+
 def update() -> Made:
     torch.manual_seed(0)
     module = Dot()
@@ -69,7 +98,7 @@ def update() -> Made:
 
 MADE: dict[str, Callable[[], Made]] = {
     "mlp": mlp,
-    "ppo": CORPUS["sb3_ppo_cnn"],
+    "ppo": ppo,
     "gpt2": MODELS["gpt2"],
     "update": update,
 }

@@ -14,12 +14,17 @@ from bridge.backends.tvm.inplace import Item, is_local, write_in_place
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Computation, Loops, Opaque, Step, Value
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
-from bridge.backends.tvm.split import split_reductions
+from bridge.backends.tvm.split import for_cpu, for_gpu, split_reductions
 
 DEAR = frozenset({"Div", "FloorDiv", "FloorMod", "Mod"})
 FREE = frozenset({"Cast", "Select", "Not", "And", "Or", "EQ", "NE", "LT", "LE", "GT", "GE"})
 CHEAP = 3
 """A value that costs at most this many operations and one load is computed again rather than stored."""
+
+CHEAP_ON_A_GPU = 48
+
+SMALLER = 8
+"""How many times smaller a value has to be to count as read for nothing."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +35,20 @@ class Plan:
     loops: Loops
 
 
-def fuse(loops: Loops, apart: frozenset[str] = frozenset()) -> Plan:
+def fuse(loops: Loops, apart: frozenset[str] = frozenset(), for_a_gpu: bool = False) -> Plan:
     """Group the program's computations. Those of a node in `apart` get a kernel each, after one did not build."""
-    return _Fuser(loops, apart).plan()
+    return _Fuser(loops, apart, for_a_gpu).plan()
 
 
 class _Fuser:
-    def __init__(self, loops: Loops, apart: frozenset[str]) -> None:
+    def __init__(self, loops: Loops, apart: frozenset[str], for_a_gpu: bool) -> None:
         self._loops = loops
-        self._apart = apart
-        self._steps = [s for step in split_reductions(loops.steps) for s in self._compacted(step)]
+        self._apart, self._for_a_gpu = apart, for_a_gpu
+        self._steps = [
+            s
+            for step in split_reductions(loops.steps, for_gpu if for_a_gpu else for_cpu)
+            for s in self._compacted(step)
+        ]
         self._producer: dict[Value, Step] = {}
         for step in self._steps:
             for value in _outputs(step):
@@ -122,16 +131,27 @@ class _Fuser:
             if value in self._required or (step.reduced and users) or apart:
                 roots.add(value)
             elif users and not _moves(step):
-                operations, loads = self._cost(step.body, roots)
+                operations, loads = self._cost(step.body, value, roots)
                 repeated = any(_repeats(user, value) for user in users)
                 if value.numel == 1:  # a kernel computes it once, before its loops
                     continue
-                if (len(users) > 1 and (operations > CHEAP or loads > 1)) or (repeated and operations > 1):
+                if self._is_dear(operations, loads, len(users)) or (repeated and operations > 1):
                     roots.add(value)
         return roots
 
-    def _cost(self, body: Scalar, roots: set[Value]) -> tuple[int, int]:
-        """Operations and full-size loads of an element, counting what is inlined. Functions and guards count dear."""
+    def _is_dear(self, operations: int, loads: int, users: int) -> bool:
+        """Whether a value is better stored once than computed by each of its users.
+
+        A GPU does a hundred operations while it moves an element there and back; what counts is what is read.
+        """
+        if users < 2:
+            return False
+        if self._for_a_gpu:
+            return operations > CHEAP_ON_A_GPU or loads * users > 1 + users + loads
+        return operations > CHEAP or loads > 1
+
+    def _cost(self, body: Scalar, out: Value, roots: set[Value]) -> tuple[int, int]:
+        """Operations and loads of an element of `out`, counting what is inlined. Functions and guards count dear."""
         operations, loads = 0, 0
         for node in walk(body):
             if isinstance(node, Operation):
@@ -143,12 +163,17 @@ class _Fuser:
                 source = self._producer.get(node.value)
                 if isinstance(source, Computation) and node.value not in roots:
                     if node.value not in self._costs:
-                        self._costs[node.value] = self._cost(source.body, roots)
+                        self._costs[node.value] = self._cost(source.body, node.value, roots)
                     inner = self._costs[node.value]
                     operations, loads = operations + inner[0], loads + inner[1]
-                elif node.value.numel != 1:
+                elif node.value.numel != 1 and not (self._for_a_gpu and self._is_small(node.value, out)):
                     loads += 1
         return operations, loads
+
+    def _is_small(self, value: Value, out: Value) -> bool:
+        """Whether a value is so much smaller than another that it stays in the cache while that is computed."""
+        small, large = value.numel.constant, out.numel.constant
+        return small is not None and large is not None and small * SMALLER <= large
 
     def _append(self, item: Item, values: tuple[Value, ...]) -> None:
         self._items.append(item)

@@ -7,7 +7,7 @@ expressions of the members, so a value is computed where it is used, and once, i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bridge.backends.tvm.index import Axis, Index, product, ravel, unravel
 from bridge.backends.tvm.loops import Computation, Value
@@ -169,13 +169,23 @@ def _flat(own: Sequence[Axis], other: Sequence[Axis]) -> dict[Axis, Index]:
 
 
 def _operand(seed: Computation) -> tuple[list[Index], list[Index]] | None:
-    """Shape and index of an operand that a reduction reads once, each dim by an axis of its own."""
+    """Shape and index of an operand that a reduction reads once, each dim by axes of its own."""
     wanted = {a for a in (*seed.axes, *seed.reduced) if a.extent != 1}
     for node in walk(seed.body):
         if not isinstance(node, Load):
             continue
         dims = [(size, i) for size, i in zip(node.value.shape, node.index, strict=True) if size != 1]
-        plain = [a for _, i in dims for a in wanted if i == Index.of(a) and a.extent == _]
-        if len(plain) == len(dims) == len(wanted) and set(plain) == wanted:
-            return [size for size, _ in dims], [i for _, i in dims]
+        read = [_read_once(index, size, wanted) for size, index in dims]
+        axes = [axis for some in read if some for axis in some]
+        if all(read) and len(axes) == len(wanted) and set(axes) == wanted:
+            return [size for size, _ in dims], [index for _, index in dims]
     return None
+
+
+def _read_once(index: Index, size: Index, axes: Collection[Axis]) -> list[Axis] | None:
+    """The axes whose row-major position an index is, if it takes each of `size` values once."""
+    used = [axis for axis in axes if index.uses(axis)]
+    used.sort(key=lambda a: (c.constant or 0) if (c := index.coefficient(a)) else 0, reverse=True)
+    if product(a.extent for a in used) != size:
+        return None
+    return used if index == ravel([Index.of(a) for a in used], [a.extent for a in used]) else None

@@ -1,13 +1,15 @@
-"""Split long reductions of few results in two, so that threads can share them and sums stay exact."""
+"""Split long reductions of few results in two, so that there is work for every thread and sums stay exact."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.loops import Computation, Step, Value
-from bridge.backends.tvm.scalar import Load, Rewriter
+from bridge.backends.tvm.scalar import Load, Rewriter, walk
 
 FEW = 8
-"""Results from which on a reduction has rows enough to share among threads."""
+"""Results from which on a reduction has rows enough to share among the threads of a CPU."""
 
 LONG = 1 << 15
 """Terms from which on it is worth it."""
@@ -15,20 +17,64 @@ LONG = 1 << 15
 PARTS = (32, 16, 64, 24, 48, 20, 40, 28, 12, 8)
 """Numbers of parts, the best first; the first that divides an axis is taken, so the order of summation is fixed."""
 
+THREADS = 1 << 18
+"""Threads that a large GPU runs at once."""
 
-def split_reductions(steps: list[Step]) -> list[Step]:
-    """Each long reduction of few results as one of partial results and one over those."""
-    return [part for step in steps for part in _split(step)]
+HEAVY = 1 << 18
+"""Elements from which on a reduction should keep all of them busy."""
+
+BLOCK, OWN, WARPS = 1024, 16, 8
+"""Threads of a block at most, terms of one of them at least, and how many threads share a result in a column."""
+
+Choice = Callable[[Computation], tuple[Axis, int] | None]
+"""Which axis of a reduction is split into how many parts."""
 
 
-def _split(step: Step) -> list[Step]:
-    if not isinstance(step, Computation) or not step.reduced:
-        return [step]
+def split_reductions(steps: list[Step], choose: Choice) -> list[Step]:
+    """Each reduction that is to be split as one of partial results and one over those."""
+    return [part for step in steps for part in _split(step, choose)]
+
+
+def for_cpu(step: Computation) -> tuple[Axis, int] | None:
+    """Long reductions of few results."""
     results, terms = step.out.numel.constant, product(a.extent for a in step.reduced).constant
     if results is None or terms is None or not 0 < results < FEW or terms < LONG:
-        return [step]
-    found = next(((a, p) for p in PARTS for a in step.reduced if (a.extent.constant or 0) % p == 0), None)
-    return [step] if found is None else _parts(step, *found)
+        return None
+    return next(((a, p) for p in PARTS for a in step.reduced if (a.extent.constant or 0) % p == 0), None)
+
+
+def for_gpu(step: Computation) -> tuple[Axis, int] | None:
+    """Reductions whose results, with the threads that can share each, leave most of a GPU idle."""
+    results, terms = step.out.numel.constant, product(a.extent for a in step.reduced).constant
+    if not results or not terms or results * terms < HEAVY:
+        return None
+    in_rows = not _is_along(step)
+    sharing, least = (WARPS, 4 * WARPS) if in_rows else (min(BLOCK, max(1, terms // OWN)), BLOCK)
+    wanted = min(THREADS // (results * sharing), terms // least)
+    if wanted < 2:
+        return None
+    found = [(a, p) for a in step.reduced for p in _divisors(a.extent.constant or 1) if 2 <= p <= 2 * wanted]
+    return min(found, key=lambda one: abs(one[1] - wanted), default=None)
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(2, min(number, 2 * THREADS // BLOCK * OWN) + 1) if number % n == 0]
+
+
+def _is_along(step: Computation) -> bool:
+    """Whether the terms of a result lie next to one another, in most of what is read."""
+    votes = 0
+    for node in walk(step.body):
+        if isinstance(node, Load) and node.value.numel != 1:
+            offset = node.value.offset(node.index)
+            votes += any(offset.coefficient(a) == 1 for a in step.reduced)
+            votes -= any(offset.coefficient(a) == 1 for a in step.axes)
+    return votes >= 0
+
+
+def _split(step: Step, choose: Choice) -> list[Step]:
+    chosen = choose(step) if isinstance(step, Computation) and step.reduced else None
+    return [step] if chosen is None else _parts(step, *chosen)  # type: ignore[arg-type]
 
 
 def _parts(step: Computation, axis: Axis, parts: int) -> list[Step]:

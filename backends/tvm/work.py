@@ -55,8 +55,8 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
         request["views"],
         request["into"],
     ).read()
-    plan = fuse(loops, frozenset(request["apart"]))
     hardware = Hardware(tvm.target.Target(request["target"]), frozenset(request["unaligned"]))
+    plan = fuse(loops, frozenset(request["apart"]), hardware.is_gpu)
     if trial is not None:
         try_kernels(plan.items, hardware, trial)
         if trial.failed:

@@ -75,6 +75,8 @@ def split_dropout(graph: fx.Graph, node: fx.Node) -> None:
     value, mask = node.meta["val"]
     order = memory_order(mask)
     picks = {user.args[1]: user for user in node.users}
+    if mask.device.type != "cpu":
+        return  # a GPU draws the mask in the kernel that applies it, and from other numbers than `bernoulli` does
     if train is False or order is None or any(user.target is not operator.getitem for user in node.users):
         return
     with graph.inserting_before(node):
@@ -82,8 +84,8 @@ def split_dropout(graph: fx.Graph, node: fx.Node) -> None:
         if 1 in picks:
             picks[1].replace_all_uses_with(drawn)
         if 0 in picks:
-            kept = _new(graph, node, aten.mul.Tensor, (x, drawn))
-            scaled = _new(graph, node, aten.mul.Tensor, (kept, _scale(float(p), value.dtype)))  # type: ignore[arg-type]
+            kept = new_node(graph, node, aten.mul.Tensor, (x, drawn))
+            scaled = new_node(graph, node, aten.mul.Tensor, (kept, _scale(float(p), value.dtype)))  # type: ignore[arg-type]
             picks[0].replace_all_uses_with(scaled)
     for pick in picks.values():
         graph.erase_node(pick)
@@ -95,17 +97,17 @@ def _draw(graph: fx.Graph, node: fx.Node, order: list[int], probability: float) 
     x = node.args[0]
     permuted = order != sorted(order)
     if permuted:
-        x = _new(graph, node, aten.permute.default, (x, order))
+        x = new_node(graph, node, aten.permute.default, (x, order))
     layout = {"dtype": torch.bool, "memory_format": torch.contiguous_format}
-    empty = _new(graph, node, aten.empty_like.default, (x,), layout)
-    mask = _new(graph, node, aten.bernoulli.p, (empty, probability))
+    empty = new_node(graph, node, aten.empty_like.default, (x,), layout)
+    mask = new_node(graph, node, aten.bernoulli.p, (empty, probability))
     back = [order.index(dim) for dim in range(len(order))]
-    return _new(graph, node, aten.permute.default, (mask, back)) if permuted else mask
+    return new_node(graph, node, aten.permute.default, (mask, back)) if permuted else mask
 
 
 def _none_kept(graph: fx.Graph, node: fx.Node) -> fx.Node:
     """Where everything is dropped, `dropout` draws no numbers; only `native_dropout`, which nobody calls, would."""
-    return _new(graph, node, aten.zeros_like.default, (node.args[0],), {"dtype": torch.bool})
+    return new_node(graph, node, aten.zeros_like.default, (node.args[0],), {"dtype": torch.bool})
 
 
 def memory_order(tensor: torch.Tensor) -> list[int] | None:
@@ -137,7 +139,7 @@ def _scale(p: float, dtype: torch.dtype) -> float:
     return torch.tensor(0.0 if p == 1.0 else 1.0 / (1.0 - p), dtype=dtype).item()
 
 
-def _new(
+def new_node(
     graph: fx.Graph, like: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
 ) -> Any:
     """A node that stands in for (part of) another: same provenance, its own fake value."""

@@ -27,6 +27,7 @@ class Options:
     partitioner: how the joint graph is split: "min_cut" recomputes cheap values, "default" saves them.
     cache: keep what was built on disk and take it from there; `bridge cache` shows where, BRIDGE_CACHE_DIR says so.
     timeout: seconds that one build in the worker may take before it counts as hung.
+    mode: "reduce-overhead" records programs on a GPU as CUDA graphs, which one call replays.
     denied: names of overloads that TVM is not given ("aten.gelu.default"), for experiments and bisection.
     """
 
@@ -38,6 +39,7 @@ class Options:
     cache: bool = True
     timeout: float = 300.0
     denied: tuple[str, ...] = field(default=())
+    mode: Literal["reduce-overhead"] | None = None
 
     def __post_init__(self) -> None:
         if self.partitioner not in ("min_cut", "default"):
@@ -48,6 +50,8 @@ class Options:
         if order[-1:] != ("eager",) or any(name not in FALLBACKS for name in order):
             names = ", ".join(map(repr, FALLBACKS))
             raise BadOption(f"fallback={self.fallback!r}: name backends among {names}, 'eager' at the end")
+        if self.mode not in (None, "reduce-overhead"):
+            raise BadOption(f"mode={self.mode!r}: choose None or 'reduce-overhead'")
         if self.timeout <= 0:
             raise BadOption(f"timeout={self.timeout!r}: give seconds above zero")
 

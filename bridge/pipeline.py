@@ -24,6 +24,7 @@ from bridge.backends.tvm.backend import Tvm
 from bridge.backends.tvm.build import BuildFailed, Built, build
 from bridge.backends.tvm.lower import Lowered, NodeFailed, lower
 from bridge.backends.tvm.program import program
+from bridge.backends.tvm.replay import replayed
 from bridge.ir.backend import Backend
 from bridge.ir.call import refused_call
 from bridge.ir.compiled import CompiledGraph, Way
@@ -65,7 +66,9 @@ def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGra
         _install_threads(ledger)
     graph, placement, backends = _placed(graph, options, ledger)
     lowered, built = _built(graph, placement, backends, options, ledger)
-    return program(lowered, built, _call_outs(graph, placement, backends, ledger), ledger)
+    compiled = program(lowered, built, _call_outs(graph, placement, backends, ledger), ledger)
+    replays = options.mode == "reduce-overhead" and graph.device.type == "cuda"
+    return replayed(compiled, ledger) if replays else compiled
 
 
 def plan_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:

@@ -62,10 +62,12 @@ def _divisors(number: int) -> list[int]:
 
 
 def _is_along(step: Computation) -> bool:
-    """Whether the terms of a result lie next to one another, in most of what is read."""
+    """Whether the terms of a result lie next to one another, in most of the largest that is read."""
+    loads = [node for node in walk(step.body) if isinstance(node, Load)]
+    most = max((node.value.numel.constant or 0 for node in loads), default=0)
     votes = 0
-    for node in walk(step.body):
-        if isinstance(node, Load) and node.value.numel != 1:
+    for node in loads:
+        if node.value.numel == most:
             offset = node.value.offset(node.index)
             votes += any(offset.coefficient(a) == 1 for a in step.reduced)
             votes -= any(offset.coefficient(a) == 1 for a in step.axes)

@@ -31,6 +31,9 @@ from bridge.backends.tvm.schedule.vector import Lanes, width
 REGISTERS = 96
 """Elements that a thread holds at most of what several walks read."""
 
+ALL_REGISTERS = 1 << 16
+"""Registers of a multiprocessor, of which a block that leaves its threads too few would have to do without."""
+
 AT_ONCE = 4
 """Trips along the columns whose reads are on their way together."""
 
@@ -61,14 +64,15 @@ class _Writer:
     def write(self) -> Scheduled:
         grid = self._grid
         groups = self._extents(grid.groups)
-        blocks = self._extents((grid.groups + (grid.beside - 1)) // grid.beside)
+        together = grid.beside * grid.patches
+        blocks = self._extents((grid.groups + (together - 1)) // together)
         if grid.groups.constant is None:
             blocks = tirx.Max(blocks, self._number(1))
         with (
             self._code.thread("blockIdx.x", blocks) as block,
             self._code.thread("threadIdx.x", self._number(grid.threads)) as thread,
         ):
-            self._thread(block, thread, groups)
+            (self._thread if grid.patches == 1 else self._several)(block, thread, groups)
         return self._parameters.scheduled(self._name, list(self._wide))
 
     def _integer(self) -> str:
@@ -97,6 +101,16 @@ class _Writer:
         with self._code.where(beyond):
             self._place(grid.rows, self._bound(group))
             self._row()
+
+    def _several(self, block: Any, thread: Any, groups: Any) -> None:
+        """Patches of a kernel without columns, a few for each thread, whose reads are on their way together."""
+        grid, each = self._grid, self._number(self._grid.patches)
+        self._share = Share(self._code, self._emit, grid, thread)
+        with self._code.loop(each, unrolled=True) as patch:
+            group = (block * each + patch) * self._number(grid.beside) + thread
+            with self._code.where(group < groups):
+                self._place(grid.rows, self._bound(group))
+                self._row()
 
     def _place(self, axes: Sequence[Axis], position: Any) -> None:
         """Set axes from their common row-major position."""
@@ -139,10 +153,11 @@ class _Writer:
             return 0
         loads = [n for n in unconditional(self._nest.scalars) if self._by_column(n)]
         own = grid.trips * grid.width
-        if len(loads) * own > REGISTERS:
+        room = min(REGISTERS, ALL_REGISTERS // grid.threads // 2)
+        if len(loads) * own > room:
             return 0
         self._held = grid.trips
-        dear = kept(self._nest, Lanes(None, 1))[: (REGISTERS - len(loads) * own) // own]
+        dear = kept(self._nest, Lanes(None, 1))[: (room - len(loads) * own) // own]
         self._emit.keep(dear, self._place_in_registers(), own)
         return grid.trips
 

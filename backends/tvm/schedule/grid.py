@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.scalar import Guarded, Load, Scalar, inside
 from bridge.backends.tvm.schedule.nest import Nest
-from bridge.backends.tvm.schedule.vector import vectorised
+from bridge.backends.tvm.schedule.vector import vectorised, width
 
 WARP = 32
 
@@ -26,6 +26,9 @@ MOST = 1024
 OWN = 16
 """Elements of a row that a thread takes at first, and up to twice as many where one warp is then enough for a row."""
 
+MANY = 1 << 18
+"""Patches from which on each thread does two of 8 bytes, rather than one."""
+
 SHORT = 8
 """Columns up to which one thread walks over them alone."""
 
@@ -34,6 +37,7 @@ SHORT = 8
 class Grid:
     """nest: with the patch split off as the last axis of its group, if there is one.
 
+    patches: how many patches a thread does one after the other, where there are no columns.
     trips: how many times a thread goes along the columns, None where that is known at run time only.
     """
 
@@ -42,6 +46,7 @@ class Grid:
     in_rows: bool
     across: int
     beside: int
+    patches: int = 1
 
     @property
     def width(self) -> int:
@@ -83,6 +88,8 @@ def gridded(nest: Nest) -> Grid:
     nest, patch = _patched(nest, lanes.axis)
     grid = Grid(nest, patch, in_rows, 1, BLOCK)
     groups, columns = grid.groups.constant, grid.columns.constant
+    if not nest.cols and _is_narrow(nest) and groups is not None and groups >= MANY:
+        return Grid(nest, patch, in_rows, 1, BLOCK, 2)
     if not nest.cols or (columns is not None and columns <= SHORT // (1 if in_rows else grid.width)):
         return Grid(nest, patch, in_rows, 1, BLOCK if groups is None else min(BLOCK, _power(groups)))
     if in_rows:
@@ -92,6 +99,14 @@ def gridded(nest: Nest) -> Grid:
         return Grid(nest, patch, in_rows, max(across, WARP), 1)
     beside = max(min(BLOCK // across, _power(groups)), WARP // across, 1)
     return Grid(nest, patch, in_rows, across, beside)
+
+
+def _is_narrow(nest: Nest) -> bool:
+    """Whether no element that is read or written in patches takes more than two bytes, so that 8 make a patch."""
+    loads = unconditional(nest.scalars)
+    whole = max((load.value.numel.constant or 0 for load in loads), default=0)
+    moved = [load.dtype for load in loads if load.value.numel == whole] + [store.value.dtype for store in nest.stores]
+    return all(width(dtype) <= 2 for dtype in moved)
 
 
 def _across(columns: int | None, width: int) -> int:
@@ -122,11 +137,11 @@ def _power(number: int) -> int:
 def _patched(nest: Nest, axis: Axis | None) -> tuple[Nest, Axis | None]:
     """The nest with the axis in patches of as many elements as memory is moved by, if any can be."""
     extent = axis.extent.constant if axis is not None else None
-    for width in (4, 2):
-        if axis is None or not extent or extent % width:
+    for size in (4, 2):
+        if axis is None or not extent or extent % size:
             continue
-        outer, patch = Axis(f"{axis.name}o", Index.of(extent // width)), Axis(f"{axis.name}p", Index.of(width))
-        into = {axis: Index.of(outer) * width + Index.of(patch)}
+        outer, patch = Axis(f"{axis.name}o", Index.of(extent // size)), Axis(f"{axis.name}p", Index.of(size))
+        into = {axis: Index.of(outer) * size + Index.of(patch)}
         rows, cols = (tuple(b for a in axes for b in ((outer, patch) if a is axis else (a,)))
                       for axes in (nest.rows, nest.cols))  # fmt: skip
         split = nest.rewritten(into, rows, cols)

@@ -95,13 +95,13 @@ def test_long_sums_are_split_and_what_they_sum_is_stored_on_the_way() -> None:
         return z, z.sum(0), y.sum(), y.view(8, 256, 160).sum((0, 2))
 
     x, y = torch.randn(2, 2048, 160).unbind()
-    with emulated() as programs:
+    with emulated():
         compiled = bridge.compile(function, options={"cache": False})
         for one, other in zip(compiled(x, y), function(x.double(), y.double()), strict=True):
             torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-4)
     graph = bridge.inspect(compiled).graphs[0]
-    assert ".parts" in str(programs) or "_parts" in graph.source
-    assert graph.source.count("gelu") and graph.kernel_calls <= 6
+    assert "_parts" in graph.source
+    assert graph.kernel_calls <= 6
 
 
 def test_results_are_the_same_at_each_run() -> None:

@@ -1,0 +1,120 @@
+"""Programs that are recorded and replayed give what eager gives, whoever still holds the results of the last replay."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import bridge
+from bridge import pipeline
+from bridge.backends.tvm.replay import Replay
+
+
+@pytest.fixture
+def recordings() -> Iterator[list[int]]:
+    """How many were made, and how many replays. In place of a CUDA graph a function runs again, into its memory."""
+    counts = [0, 0]
+    program = pipeline.program
+
+    def record(function: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], Callable[[], None]]:
+        counts[0] += 1
+        results = function()
+
+        def again() -> None:
+            counts[1] += 1
+            for kept, fresh in zip(results, function(), strict=True):
+                if isinstance(kept, torch.Tensor) and kept.data_ptr() != fresh.data_ptr():
+                    kept.copy_(fresh)
+
+        return results, again
+
+    def replaying(lowered: Any, built: Any, callouts: Any, ledger: Any) -> Any:
+        made = program(lowered, built, callouts, ledger)
+        return replace(made, run=Replay(made, ledger, record, borrowed))
+
+    with mock.patch.object(pipeline, "program", replaying):
+        yield counts
+
+
+def borrowed(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor over memory that it does not keep."""
+    if not tensor.numel():
+        return tensor.detach().clone()
+    reach = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    memory = (ctypes.c_char * (reach * tensor.element_size())).from_address(tensor.data_ptr())
+    return torch.frombuffer(memory, dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride())
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.gelu(self.first(x)).softmax(-1) @ self.last.weight.t() + x.sum()
+
+
+def gradients(model: nn.Module) -> list[torch.Tensor]:
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def test_training(recordings: list[int]) -> None:
+    model, losses = Model(), []
+    eager = copy.deepcopy(model)
+    compiled = bridge.compile(model)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, eager)]
+    for _ in range(7):
+        x = torch.randn(5, 8)
+        for optimizer, one in zip(optimizers, (compiled, eager), strict=True):
+            optimizer.zero_grad()
+            loss = one(x).square().mean()
+            loss.backward()
+            losses.append(loss)
+        torch.testing.assert_close(gradients(model), gradients(eager))
+        for optimizer in optimizers:
+            optimizer.step()
+    torch.testing.assert_close(losses[::2], losses[1::2])
+    assert recordings[0] == 2
+    assert recordings[1] == 10
+
+
+def test_two_calls_before_the_backward_pass(recordings: list[int]) -> None:
+    model = Model()
+    eager, compiled = copy.deepcopy(model), bridge.compile(model)
+    for _ in range(5):
+        x, y = torch.randn(2, 5, 8)
+        for one in (compiled, eager):
+            one.zero_grad()
+            (one(x) * one(y)).sum().backward()
+        torch.testing.assert_close(gradients(model), gradients(eager))
+    assert recordings[1] > 0
+
+
+def test_gradients_that_are_kept(recordings: list[int]) -> None:
+    model = Model()
+    eager, compiled = copy.deepcopy(model), bridge.compile(model)
+    for _ in range(6):
+        x = torch.randn(5, 8)
+        for one in (compiled, eager):
+            one(x).sum().backward()
+        torch.testing.assert_close(gradients(model), gradients(eager))
+
+
+def test_parameters_that_move(recordings: list[int]) -> None:
+    model = Model()
+    compiled = bridge.compile(model)
+    with torch.no_grad():
+        for number in range(12):
+            if number % 4 == 3:
+                model.first.weight = nn.Parameter(torch.randn(16, 8))
+            x = torch.randn(5, 8)
+            torch.testing.assert_close(compiled(x), model(x))

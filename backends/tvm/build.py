@@ -67,17 +67,7 @@ def build(lowered: Lowered, options: Options, apart: Collection[str], careful: b
     careful: find out what a failure is due to. Raises BuildFailed.
     """
     folder = Path(tempfile.mkdtemp(dir=_scratch()))
-    request = {
-        "module": tvm.ir.save_json(lowered.module),
-        "names": dict(lowered.names),
-        "owners": dict(lowered.owners),
-        "strides": {name: list(strides) for name, strides in lowered.strides.items()},
-        "views": dict(lowered.views),
-        "into": dict(lowered.into),
-        "unaligned": unaligned(lowered),
-        "target": tvm_target(options.target, lowered.graph.device),
-        "apart": sorted(apart),
-    }
+    request = requested(lowered, tvm_target(options.target, lowered.graph.device), apart)
     cache = users_cache() if options.cache and not careful else None
     key = _key(request) if cache else ""
     if cache is None or not cache.fetch(key, folder):
@@ -88,6 +78,21 @@ def build(lowered: Lowered, options: Options, apart: Collection[str], careful: b
     built = _loaded(folder, lowered.graph.device)
     shutil.rmtree(folder)
     return built
+
+
+def requested(lowered: Lowered, target: Any, apart: Collection[str]) -> dict[str, Any]:
+    """What the worker is told of a graph."""
+    return {
+        "module": tvm.ir.save_json(lowered.module),
+        "names": dict(lowered.names),
+        "owners": dict(lowered.owners),
+        "strides": {name: list(strides) for name, strides in lowered.strides.items()},
+        "views": dict(lowered.views),
+        "into": dict(lowered.into),
+        "unaligned": unaligned(lowered),
+        "target": target,
+        "apart": sorted(apart),
+    }
 
 
 def _answer(request: dict[str, Any], folder: Path, timeout: float, careful: bool) -> dict[str, Any]:

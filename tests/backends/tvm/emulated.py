@@ -15,7 +15,7 @@ import tvm
 
 from bridge import pipeline
 from bridge.backends.tvm import work
-from bridge.backends.tvm.build import Built, unaligned
+from bridge.backends.tvm.build import Built, requested
 from bridge.backends.tvm.lower import Lowered
 from bridge.options import Options
 from tests.backends.tvm import simt
@@ -47,19 +47,9 @@ def built(lowered: Lowered, apart: Collection[str], functions: Functions) -> Bui
 
     with TemporaryDirectory() as folder, mock.patch.object(work, "_library", keep):
         module = Path(folder) / "module.json"
-        module.write_text(tvm.ir.save_json(lowered.module))
-        request = {
-            "module": str(module),
-            "folder": folder,
-            "careful": False,
-            "names": dict(lowered.names),
-            "owners": dict(lowered.owners),
-            "strides": {name: list(strides) for name, strides in lowered.strides.items()},
-            "views": dict(lowered.views),
-            "unaligned": unaligned(lowered),
-            "target": H200,
-            "apart": sorted(apart),
-        }
+        request = requested(lowered, H200, apart)
+        module.write_text(request["module"])
+        request |= {"module": str(module), "folder": folder, "careful": False}
         answer = work.handle(request)
         constants = {n: torch.from_numpy(numpy.load(Path(folder) / f"{n}.npy")) for n in answer["constants"]}
     return Built(tuple(answer["steps"]), lambda name: _running(functions[name]), constants)

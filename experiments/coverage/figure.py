@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from bridge.cli.peers import ask
+from bridge.cli.processes import TIMED_OUT
 from bridge.demo.timing import machine
 from bridge.ledger import Placement, Way
 from bridge.ledger.jsonl import LedgerFile, read, write
@@ -45,6 +46,7 @@ class State(Enum):
     BY_NAME = "#4493f8", "every op by name, nothing run"
     LACKING = "#d4a72c", "some nodes are lacking"
     WRONG = "#cf222e", "further from eager than rounding leads"
+    UNENDED = "#8c959f", "not done in the time given"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def ours(name: str, held: LedgerFile, library: bool = True) -> Row:
     states = []
     for line in lines(held.records, models):
         if line.verdict != RIGHT:
-            states.append(State.WRONG)
+            states.append(State.UNENDED if line.verdict == TIMED_OUT else State.WRONG)
         elif line.ways[Way.FALLBACK] or (line.called and not library):
             states.append(State.LACKING)
         else:

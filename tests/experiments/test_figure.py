@@ -53,7 +53,7 @@ def test_the_picture_is_small_and_names_every_row(tmp_path: Path) -> None:
     draw([Row("ours", tuple(State)), Row("theirs", (State.LACKING,) * 85)], path)
     text = path.read_text()
     assert len(text) < 60_000
-    assert all(word in text for word in ("ours", "theirs", "3 of 5", "0 of 85", State.WRONG.value[1]))
+    assert all(word in text for word in ("ours", "theirs", "3 of 6", "0 of 85", State.WRONG.value[1]))
 
 
 def test_the_kept_results_have_rows_of_the_whole_corpus() -> None:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.backends.tvm.index import Axis, Index, product
-from bridge.backends.tvm.scalar import Guarded, Load, Scalar, inside
+from bridge.backends.tvm.scalar import Guarded, Load, Scalar, inside, walk
 from bridge.backends.tvm.schedule.nest import Nest
-from bridge.backends.tvm.schedule.vector import vectorised, width
+from bridge.backends.tvm.schedule.vector import width
 
 WARP = 32
 
@@ -28,6 +28,9 @@ OWN = 16
 
 MANY = 1 << 18
 """Patches from which on each thread does two of 8 bytes, rather than one."""
+
+LARGE = 8
+"""A value counts as large if the largest is at most so many times its size."""
 
 SHORT = 8
 """Columns up to which one thread walks over them alone."""
@@ -83,9 +86,10 @@ class Grid:
 
 def gridded(nest: Nest) -> Grid:
     """The nest with a grid that suits its sizes and the order of its memory."""
-    nest, lanes = vectorised(nest)
-    in_rows = lanes.axis is None or lanes.axis in nest.rows
-    nest, patch = _patched(nest, lanes.axis)
+    axis = max((*nest.rows, *nest.cols), key=lambda a: _walked(nest, a), default=None)
+    rows, cols = (tuple(sorted(axes, key=lambda a: a is axis)) for axes in (nest.rows, nest.cols))
+    in_rows = axis is None or axis in nest.rows
+    nest, patch = _patched(Nest(rows, cols, nest.reductions, nest.stores), axis)
     grid = Grid(nest, patch, in_rows, 1, BLOCK)
     groups, columns = grid.groups.constant, grid.columns.constant
     if not nest.cols and _is_narrow(nest) and groups is not None and groups >= MANY:
@@ -107,6 +111,23 @@ def _is_narrow(nest: Nest) -> bool:
     whole = max((load.value.numel.constant or 0 for load in loads), default=0)
     moved = [load.dtype for load in loads if load.value.numel == whole] + [store.value.dtype for store in nest.stores]
     return all(width(dtype) <= 2 for dtype in moved)
+
+
+def _walked(nest: Nest, axis: Axis) -> tuple[int, bool, int]:
+    """How much is contiguous along an axis, of what is large: a few numbers stay in the cache in whatever order."""
+    places = [(store.value, store.offset) for store in nest.stores]
+    places += [(n.value, n.value.offset(n.index)) for root in nest.scalars for n in walk(root) if isinstance(n, Load)]
+    places = list(dict.fromkeys(places))
+    most = max((value.numel.constant or 0 for value, _ in places), default=0)
+    large = [offset for value, offset in places if (value.numel.constant or most) * LARGE >= most]
+    steps = [offset.coefficient(axis) for offset in large]
+    score = sum(2 if step == 1 else 0 if step == 0 else -1 for step in steps)
+    extent = axis.extent.constant
+    return (
+        score - 4 * (extent is not None and extent < 4),
+        axis in (nest.cols[-1:] or nest.rows[-1:]),
+        extent or 1 << 20,
+    )
 
 
 def _across(columns: int | None, width: int) -> int:

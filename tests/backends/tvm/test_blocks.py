@@ -133,6 +133,16 @@ def test_columns_are_shared_by_way_of_memory() -> None:
     assert "tvm_storage_sync" in kernel.script()
 
 
+def test_parameters_of_channels_do_not_turn_the_walk_over_an_image() -> None:
+    norms = [torch.nn.BatchNorm2d(32) for _ in range(2)]
+    (kernel,) = [
+        kernel
+        for name, kernel in kernels_of(lambda x: F.relu(norms[0](x) + norms[1](-x)), torch.randn(2, 32, 8, 8)).items()
+        if "relu" in name
+    ]
+    assert kernel.script().count("T.Ramp(") >= 2, "an image is read and written in patches"
+
+
 @pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="no NVRTC")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_kernels_are_cuda_that_compiles(dtype: torch.dtype) -> None:

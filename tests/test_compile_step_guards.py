@@ -152,7 +152,7 @@ class Inputs(nn.Module):
         self.register_buffer("seen", torch.zeros(()))
 
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
-        self.seen.add_(mask.sum())
+        self.get_buffer("seen").add_(mask.sum())
         scores = self.head(self.embedding(tokens) * self.frozen) * mask[..., None]
         return scores if labels is None else F.cross_entropy(scores.flatten(0, 1), labels.flatten())
 

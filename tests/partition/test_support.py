@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import torch
@@ -40,7 +41,7 @@ def model(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return values.exp() + order
 
 
-def graph_of(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, dynamic: bool = False) -> Graph:
+def graph_of(function: Callable[..., Any], *inputs: torch.Tensor, dynamic: bool = False) -> Graph:
     module = make_fx(function, tracing_mode="symbolic" if dynamic else "fake")(*inputs)
     return Graph("graph_7", Phase.FORWARD, module, (), ())
 

@@ -5,6 +5,7 @@ python -m experiments.figures     writes the table into the README anew
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from statistics import median
 
 from bridge.bench.summary import by_target, geometric_mean, ratio
 from bridge.ledger import Placement, Way
-from bridge.ledger.jsonl import LedgerFile, read
+from bridge.ledger.jsonl import read
 
 EXPERIMENTS = Path(__file__).parent
 README = EXPERIMENTS.parent / "README.md"
@@ -40,11 +41,13 @@ class Line:
 
 def table() -> str:
     """The table in Markdown, of the results that are there."""
-    lines = [line for file, make in SOURCES.items() if file.exists() for line in make(file, read(file))]
+    lines = [line for file, make in SOURCES.items() if file.exists() for line in make(file)]
     return "\n".join(["| | | made by |", "|---|---|---|", *map(str, lines)])
 
 
-def demo(file: Path, held: LedgerFile) -> list[Line]:
+def demo(file: Path) -> list[Line]:
+    held = read(file)
+
     def values(name: str, target: str, model: str) -> tuple[float, ...]:
         return next(m.values for m in held.measures if (m.name, m.target, m.model) == (name, target, model))
 
@@ -64,7 +67,8 @@ def demo(file: Path, held: LedgerFile) -> list[Line]:
     return [Line(what, result, file, command) for what, result in lines]
 
 
-def host_overhead(file: Path, held: LedgerFile) -> list[Line]:
+def host_overhead(file: Path) -> list[Line]:
+    held = read(file)
     step = {m.target: median(m.values) for m in held.measures if m.name == "step"}
     (call,) = (median(m.values) for m in held.measures if m.name != "step")
     share = (step["bridge"] - step["nothing"]) / (step["inductor"] - step["nothing"])
@@ -76,10 +80,11 @@ def host_overhead(file: Path, held: LedgerFile) -> list[Line]:
     ]  # fmt: skip
 
 
-def corpus(library: bool) -> Callable[[Path, LedgerFile], list[Line]]:
-    def make(file: Path, held: LedgerFile) -> list[Line]:
+def corpus(library: bool) -> Callable[[Path], list[Line]]:
+    def make(file: Path) -> list[Line]:
         from experiments.coverage.summary import RIGHT, lines
 
+        held = read(file)
         models = lines(held.records, dict.fromkeys(r.model for r in held.records if r.model))
         right = [model for model in models if model.verdict == RIGHT]
         near = sum(1 for model in right if model.rounded)
@@ -109,21 +114,23 @@ def corpus(library: bool) -> Callable[[Path, LedgerFile], list[Line]]:
     return make
 
 
-def conformance(file: Path, held: LedgerFile) -> list[Line]:
-    from experiments.conformance.summary import CRASHED, GENERATED, NOTHING, RAISED, WITH_FALLBACK, WITH_LIBRARY, WRONG
-    from experiments.conformance.summary import verdicts as ends
+def conformance(dtype: str) -> Callable[[Path], list[Line]]:
+    def make(file: Path) -> list[Line]:
+        from experiments.conformance import summary
 
-    ended = [verdict.verdict for verdict in ends(held.records).values()]
-    wrong = sum(verdict in (WRONG, RAISED, CRASHED) for verdict in ended)
-    without = sum(verdict in (GENERATED, WITH_LIBRARY, NOTHING) for verdict in ended)
-    captured = without + sum(verdict == WITH_FALLBACK for verdict in ended)
-    told = f"{wrong} wrong; {without} of {captured} captured ones without any fallback"
-    command = "python -m experiments.conformance.run"
-    return [Line(f"torch's own OpInfo samples in float32, {len(ended)} entries", told, file, command)]
+        ended = [verdict.verdict for verdict in summary.verdicts(read(file).records).values()]
+        wrong = sum(verdict in (summary.WRONG, summary.RAISED, summary.CRASHED) for verdict in ended)
+        without = sum(verdict in (summary.GENERATED, summary.WITH_LIBRARY, summary.NOTHING) for verdict in ended)
+        captured = without + sum(verdict == summary.WITH_FALLBACK for verdict in ended)
+        told = f"{wrong} wrong; {without} of {captured} captured ones without any fallback"
+        command = "python -m experiments.conformance.run" + ("" if dtype == "float32" else f" --dtype {dtype}")
+        return [Line(f"torch's own OpInfo samples in {dtype}, {len(ended)} entries", told, file, command)]
+
+    return make
 
 
-def benchmark(file: Path, held: LedgerFile) -> list[Line]:
-    command = "python -m experiments.benchmark.run"
+def benchmark(file: Path) -> list[Line]:
+    held, command = read(file), "python -m experiments.benchmark.run"
     lines = []
     measured = {
         "step": "Training step",
@@ -140,17 +147,47 @@ def benchmark(file: Path, held: LedgerFile) -> list[Line]:
     return lines
 
 
+def whole_step(file: Path) -> list[Line]:
+    held, command = read(file), "python -m experiments.in_place_optimizer.run"
+    copied = sum(sum(measure.values) for measure in held.measures if measure.name == "bytes copied back")
+    by_model = by_target(held.records, "step")
+    told = ", ".join(
+        f"{model} {median(of['bridge']) / median(of['inductor, fused']):.2f}"
+        for model, of in by_model.items()
+        if "inductor, fused" in of
+    )
+    return [
+        Line("Training step and AdamW as one program, of `torch.compile` and fused AdamW", told, file, command),
+        Line("Bytes of parameters and state copied back in such steps", f"{copied:.0f}", file, command),
+    ]
+
+
+def on_a_gpu(file: Path) -> list[Line]:
+    ms: dict[str, dict[str, float]] = {}
+    for record in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+        ms.setdefault(record["model"], {})[record["way"]] = record["ms"]
+    lines = []
+    for other in ("eager", "inductor"):
+        ratios = [f"{model} {of['bridge'] / of[other]:.2f}" for model, of in ms.items() if other in of]
+        what = f"Training step in bf16 on one H200, of {other if other == 'eager' else 'Inductor'}'s"
+        lines.append(Line(what, ", ".join(ratios), file, "python -m experiments.gpu.run"))
+    return lines
+
+
 def _nodes(placements: Sequence[Placement], way: Way) -> int:
     return sum(placement.nodes for placement in placements if placement.way is way)
 
 
-SOURCES: dict[Path, Callable[[Path, LedgerFile], list[Line]]] = {
+SOURCES: dict[Path, Callable[[Path], list[Line]]] = {
     EXPERIMENTS / "demo" / "results" / "ledger.jsonl": demo,
     EXPERIMENTS / "coverage" / "results" / "corpus.jsonl.gz": corpus(True),
     EXPERIMENTS / "coverage" / "results" / "corpus_generated.jsonl.gz": corpus(False),
-    EXPERIMENTS / "conformance" / "results" / "opinfo_float32.jsonl": conformance,
+    EXPERIMENTS / "conformance" / "results" / "opinfo_float32.jsonl": conformance("float32"),
+    EXPERIMENTS / "conformance" / "results" / "opinfo_bfloat16.jsonl": conformance("bfloat16"),
     EXPERIMENTS / "benchmark" / "results" / "benchmark.jsonl": benchmark,
     EXPERIMENTS / "host_overhead" / "results" / "host_overhead.jsonl": host_overhead,
+    EXPERIMENTS / "in_place_optimizer" / "results" / "in_place_optimizer.jsonl": whole_step,
+    EXPERIMENTS / "gpu" / "results" / "steps.jsonl": on_a_gpu,
 }
 
 

@@ -1,4 +1,4 @@
-"""The README's example runs as it stands there, and does what the text beside it says."""
+"""The README's examples run as they stand there, and do what the text beside them says."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from experiments.figures import BEGIN, END, table
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_example_runs() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+def test_examples_run() -> None:
+    examples = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
-    exec(compile(example, str(README), "exec"), names)
+    for example in examples:
+        exec(compile(example, str(README), "exec"), names)
     placement = names["compiled"].placement
     assert all(placement[phase]["generated"] > 0 for phase in ("forward", "backward"))
     assert {ways["uncaptured"] for ways in placement.values()} == {0}
+    step = names["train"].placement["step"]
+    assert (step["fallback"], step["uncaptured"]) == (0, 0)
+    assert step["generated"] > 0
     assert names["compiled"].state_dict().keys() == names["model"].state_dict().keys()
 
 

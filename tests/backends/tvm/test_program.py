@@ -36,7 +36,7 @@ def inference(function: Callable[..., object], *args: torch.Tensor) -> CompiledG
 
 
 def attention(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    """One head of attention with a norm before it: rows, columns, views, a product of the library and two that are small."""
+    """One head of attention with a norm before it: rows, columns, views, a product of the library, two small ones."""
     h = F.layer_norm(x, (x.shape[-1],))
     q, k, v = (h @ w).chunk(3, -1)
     scores = (q @ k.transpose(-1, -2)) * 0.25

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,9 @@ from bridge.frontends.torch.adapters import adapter_for
 from bridge.frontends.torch.adapters.base import Frame
 from bridge.frontends.torch.aliasing import Unfit, check_inputs, check_results
 from bridge.frontends.torch.capture import own_frame
+from bridge.frontends.torch.epilogue import effect_after_graph
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
 from bridge.ir.joint import JointGraph, Phase, Role, copied
-
-EFFECTS = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "DELETE_ATTR", "DELETE_SUBSCR", "CALL")
-"""Instructions by which code changes something that was there before it."""
 
 
 class NotWhole(Exception):
@@ -84,7 +81,7 @@ class _Capture:
             raise NotWhole(self._refused)
         if self._joint is None or self._frame is None:
             raise NotWhole("nothing in it computes a gradient, or Dynamo is switched off in this process")
-        effect = effect_after_graph(self._frame)
+        effect = effect_after_graph(self._frame.code, own.__globals__)
         if effect:
             raise NotWhole(f"it changes something else than tensors ({effect})")
 
@@ -151,11 +148,3 @@ def _check_loss(joint: JointGraph) -> None:
         raise Unfit("what it gives is no loss of one element")
     if tangents != 1:
         raise Unfit("a gradient flows through something that it changes in place")
-
-
-def effect_after_graph(frame: Frame) -> str:
-    """The first instruction after the call of the graph that changes something; "" where there is none."""
-    instructions = list(dis.get_instructions(frame.code))
-    graph = [n for n, i in enumerate(instructions) if i.opname == "STORE_FAST" and "graph_out" in str(i.argval)]
-    after = instructions[graph[-1] + 1 :] if graph else []
-    return next((i.opname.lower() for i in after if i.opname.startswith(EFFECTS)), "")

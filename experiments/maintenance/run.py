@@ -1,6 +1,6 @@
 """What it takes to keep up: new ops, lines a row, and the upstream faults that are worked around.
 
-    python -m experiments.maintenance.run             from the kept results: the tables of README.md, and a page
+    python -m experiments.maintenance.run             counts the rows; the tables of README.md, and a page
     python -m experiments.maintenance.run --try       first runs the script of each fault anew, with what is installed
 
 `ops.py` reads which ops a release brought out of its wheel, `new_ops.py` calls them. `results/newest_torch.jsonl.gz` is
@@ -31,6 +31,7 @@ PAGE = HERE / "results" / "maintenance.html"
 NEWEST = HERE / "results" / "newest_torch.jsonl.gz"
 CORPUS = HERE.parent / "coverage" / "results" / "corpus.jsonl.gz"
 SEEN = HERE / "results" / "faults.jsonl"
+SIZE = HERE / "results" / "size.json"
 BEGIN, END = "<!-- made by: python -m experiments.maintenance.run -->", "<!-- end of what is made -->"
 
 ROWS = ROOT / "backends" / "tvm" / "ops"
@@ -45,6 +46,17 @@ class Sighting:
     version: str
     outcome: str
     said: str
+
+
+@dataclass(frozen=True)
+class Size:
+    """Overloads that have a row, lines of all rows, and private names: of training, of tools, of attributes."""
+
+    overloads: int
+    lines: int
+    names: int
+    names_of_tools: int
+    attributes: int
 
 
 def tables() -> str:
@@ -108,7 +120,19 @@ def by_release() -> Iterator[str]:
 
 
 def size() -> Iterator[str]:
-    """The table of conversions and what is private, counted in the sources."""
+    """The table of conversions and what is private, as they were counted last."""
+    held = Size(**json.loads(SIZE.read_text(encoding="utf-8")))
+    yield "| what | how much |"
+    yield "|---|---|"
+    yield f"| overloads that have a row | {held.overloads} |"
+    yield f"| lines in backends/tvm/ops | {held.lines}, or {held.lines / held.overloads:.1f} an overload |"
+    yield f"| private names of torch that training stands on | {held.names} (at most {MOST_NAMES}) |"
+    yield f"| further ones, for tools alone | {held.names_of_tools} |"
+    yield f"| private attributes of its objects | {held.attributes} |"
+
+
+def counted() -> Size:
+    """What the sources hold now."""
     overloads, lines = 0, 0
     for path in sorted(ROWS.glob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -116,13 +140,7 @@ def size() -> Iterator[str]:
         calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
         overloads += sum(len(call.args) for call in calls if ast.unparse(call.func).startswith("converts"))
     needed = sum(not touched.without for touched in TORCH)
-    yield "| what | how much |"
-    yield "|---|---|"
-    yield f"| overloads that have a row | {overloads} |"
-    yield f"| lines in backends/tvm/ops | {lines}, or {lines / overloads:.1f} an overload |"
-    yield f"| private names of torch that training stands on | {needed} (at most {MOST_NAMES}) |"
-    yield f"| further ones, for tools alone | {len(TORCH) - needed} |"
-    yield f"| private attributes of its objects | {len(ATTRIBUTES)} |"
+    return Size(overloads, lines, needed, len(TORCH) - needed, len(ATTRIBUTES))
 
 
 def faults() -> Iterator[str]:
@@ -169,6 +187,7 @@ def main() -> None:
     parser.add_argument("--try", action="store_true", dest="anew", help="run the scripts of the faults anew")
     if parser.parse_args().anew:
         look()
+    SIZE.write_text(json.dumps(asdict(counted())) + "\n", encoding="utf-8")
     between(README, BEGIN, END, tables())
     PAGE.write_text(page("Maintenance", tables()), encoding="utf-8")
     print(tables())

@@ -35,6 +35,7 @@ VENDOR = frozenset(
         aten._scaled_dot_product_efficient_attention.default,
         aten._scaled_dot_product_efficient_attention_backward.default,
         aten.topk.default,
+        aten.sort.default,
         aten._fft_c2c.default,
         aten._fft_c2r.default,
         aten._fft_r2c.default,
@@ -63,8 +64,8 @@ VENDOR = frozenset(
     }
 )
 """Matrix products, convolutions and attention: oneDNN, MKL, cuBLAS and cuDNN have them. Fourier transforms, which MKL
-has, and LAPACK's factors of matrices. And the choice of the largest: ATen's partial sort is quick, and which of equal
-elements it takes decides what a model with such a choice computes."""
+has, and LAPACK's factors of matrices. And the choice of the largest, and sorting that need not be stable: ATen is
+quick at them, and which of equal elements it takes decides what a model with such a choice computes."""
 
 
 PRODUCTS = {aten.mm.default: 0, aten.addmm.default: 1, aten.bmm.default: 0, aten.baddbmm.default: 1}

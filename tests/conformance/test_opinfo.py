@@ -55,7 +55,7 @@ ENDS = {
     "nn.functional.max_pool2d": GENERATED,
     "normal": WITH_LIBRARY,
     "polar": WITH_LIBRARY,
-    "sort": GENERATED,
+    "sort": WITH_LIBRARY,
     "split": GENERATED,
     "var": GENERATED,
 }

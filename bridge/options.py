@@ -23,7 +23,8 @@ class Options:
         as a string or a mapping.
     dynamic: as in `torch.compile`: None lets torch decide, True and False force it.
     fallback: backends that take what TVM does not, in order; the last one has to be "eager".
-    library: call ATen for matrix products, convolutions, attention and topk; False makes TVM generate them.
+    library: call ATen for what a vendor's library does faster, such as larger matrix products, convolutions and
+        attention; False makes TVM generate them as far as it can.
     partitioner: how the joint graph is split: "min_cut" recomputes cheap values, "default" saves them.
     cache: keep what was built on disk and take it from there; `bridge cache` shows where, BRIDGE_CACHE_DIR says so.
     timeout: seconds that one build in the worker may take before it counts as hung.

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import bridge
 from bridge.api import Audit
-from experiments.measure import gradients, reference_gradients, train, wrong_gradients
+from experiments.measure import gradients, largest, reference_gradients, train, wrong_gradients
 from experiments.models import MODELS, WithLoss
 
 STEPS = 20
@@ -23,8 +23,9 @@ RATES = {"resnet18": 1e-4}
 keep eager in float32 within 1e-4 of eager in float64, and this is one of them. At the seed 0 of the other models eager
 itself is 1e-3 to 6e-2 away from float64, and the bridge is not within 1e-4 of eager at any of four rates tried.
 The search looked at eager only, never at the bridge's result."""
-ALIKE = {"resnet18": 15}
-"""Steps in which a model that amplifies rounding is still alike in float32; in float64 it is in all of them."""
+NUDGES = {"resnet18": 4}
+"""How often eager is trained again from weights that differ in their last bits, where a model amplifies that: the
+bridge may be twice as far from eager as these are, where that is more than 1e-4."""
 
 NAMES = ["mlp", "gru", "digits", "gpt2", "llama", "bert", "resnet18"]
 
@@ -41,7 +42,10 @@ class Trained:
 
 @dataclass(frozen=True)
 class Pair:
-    """A model in eager and through the bridge, from the same weights, before and after 20 steps."""
+    """A model in eager and through the bridge, from the same weights, before and after 20 steps.
+
+    nudged: eager after as many steps from weights that differ in their last bits.
+    """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -50,6 +54,7 @@ class Pair:
     eager: Trained
     compiled: Trained
     audit: Audit
+    nudged: list[Trained]
 
 
 def whole(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
@@ -58,8 +63,9 @@ def whole(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
 
 
 def trained(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Trained:
-    steps, rate = ALIKE.get(name, STEPS), RATES.get(name, 1e-2)
-    losses = train(module, args, kwargs, steps, lambda parameters: torch.optim.SGD(parameters, lr=rate))
+    losses = train(
+        module, args, kwargs, STEPS, lambda parameters: torch.optim.SGD(parameters, lr=RATES.get(name, 1e-2))
+    )
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     return Trained(module, losses, buffers, torch.get_rng_state())
 
@@ -71,10 +77,21 @@ def trained_pair(name: str) -> Pair:
         exact = reference_gradients(module, args, kwargs)
         first = {"eager": gradients(module, args, kwargs)}
         eager = trained(module, args, kwargs, name)
+        nudged = [trained(nudge(whole(name)[0], seed), args, kwargs, name) for seed in range(NUDGES.get(name, 0))]
     first["compiled"] = gradients(compiled, args, kwargs)
     after = trained(compiled, args, kwargs, name)
     audit = bridge.audit(lambda: compiled(*args, **kwargs).backward())
-    return Pair(args, kwargs, first, exact, eager, after, audit)
+    return Pair(args, kwargs, first, exact, eager, after, audit, nudged)
+
+
+def nudge(module: nn.Module, seed: int) -> nn.Module:
+    """The module with every weight rounded anew, up or down by chance."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            up = torch.rand(parameter.shape, generator=generator) < 0.5
+            parameter.copy_(torch.nextafter(parameter, torch.where(up, torch.inf, -torch.inf)))
+    return module
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -101,7 +118,9 @@ def eager_is_eager_and_the_other_is_compiled(pair: Pair) -> None:
 
 def losses_are_eagers(pair: Pair) -> None:
     assert pair.eager.losses[-1] < 0.99 * pair.eager.losses[0]
-    assert pair.compiled.losses == pytest.approx(pair.eager.losses, rel=1e-4)
+    for step, (found, eager) in enumerate(zip(pair.compiled.losses, pair.eager.losses, strict=True)):
+        swing = max((abs(n.losses[s] - pair.eager.losses[s]) for n in pair.nudged for s in range(step + 1)), default=0)
+        assert abs(found - eager) <= max(1e-4 * eager, 2 * swing), f"step {step}: {found}, not {eager}"
 
 
 def first_gradients_are_right(pair: Pair) -> None:
@@ -114,7 +133,8 @@ def first_gradients_are_right(pair: Pair) -> None:
 def running_statistics_are_eagers(pair: Pair) -> None:
     assert pair.compiled.buffers.keys() == pair.eager.buffers.keys()
     for name, buffer in pair.eager.buffers.items():
-        torch.testing.assert_close(pair.compiled.buffers[name], buffer, rtol=1e-3, atol=1e-5, msg=name)
+        swing = max((largest(n.buffers[name] - buffer) for n in pair.nudged), default=0)
+        torch.testing.assert_close(pair.compiled.buffers[name], buffer, rtol=1e-3, atol=max(1e-5, 2 * swing), msg=name)
 
 
 def nothing_ran_elsewhere(pair: Pair) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import tempfile
@@ -20,7 +19,7 @@ from bridge.ir.call import call_text, hint_of
 from bridge.ir.callout import callout, callout_inputs
 from bridge.ir.rows import asked
 from bridge.ir.schema import call_arguments
-from bridge.runtime.cache import users_cache
+from bridge.runtime.cache import code_digest, users_cache
 from bridge.runtime.examples import dispatched, drawn
 
 Call = Callable[..., Any]
@@ -135,14 +134,5 @@ def _key(node: fx.Node) -> str:
     lies = [([hint_of(n) for n in (*value.shape, *value.stride())], str(value.dtype)) for value in tensors]
     device = torch.cuda.get_device_name(tensors[0].device) if tensors[0].is_cuda else "cpu"
     modes = (torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled())
-    made_from = [text, lies, device, modes, torch.__version__, triton.__version__, _code()]
+    made_from = [text, lies, device, modes, torch.__version__, triton.__version__, code_digest(Path(__file__).parent)]
     return hashlib.sha256(repr(made_from).encode()).hexdigest()
-
-
-@functools.cache
-def _code() -> str:
-    """A digest of this backend's own code."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

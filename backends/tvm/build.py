@@ -22,7 +22,7 @@ from bridge.backends.tvm.lower import Lowered
 from bridge.errors import BadOption, WorkerFailure
 from bridge.ir.views import is_view, root_of
 from bridge.options import Options
-from bridge.runtime.cache import users_cache
+from bridge.runtime.cache import code_digest, users_cache
 from bridge.runtime.worker import shared
 from bridge.versions import installed
 
@@ -122,17 +122,14 @@ def _loaded(folder: Path, device: torch.device) -> Built:
 
 def _key(request: Mapping[str, Any]) -> str:
     """A digest of all that a build depends on: the request, our own code, and the packages that compile."""
-    made_from = [json.dumps(request, sort_keys=True), WORKER, _code(), tvm.__version__, str(installed("tvm_ffi"))]
+    made_from = [
+        json.dumps(request, sort_keys=True),
+        WORKER,
+        code_digest(Path(__file__).parent),
+        tvm.__version__,
+        str(installed("tvm_ffi")),
+    ]
     return hashlib.sha256("\n".join(made_from).encode()).hexdigest()
-
-
-@functools.cache
-def _code() -> str:
-    """A digest of the modules that the worker runs, and of their neighbours."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def tvm_target(target: str | Mapping[str, Any], device: torch.device) -> Any:

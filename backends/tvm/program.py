@@ -19,7 +19,7 @@ from bridge.backends.tvm.compat import empty_strided, empty_strided_cuda, reinte
 from bridge.backends.tvm.copies import copied_back, copy_event
 from bridge.backends.tvm.lower import Lowered, tensor_outputs
 from bridge.backends.tvm.symbols import text_of
-from bridge.backends.tvm.tensors import LayOut, aligned, on_its_device, written_out
+from bridge.backends.tvm.tensors import Copier, on_its_device, written_out
 from bridge.ir.callout import callout, callout_inputs
 from bridge.ir.compiled import CallOut, CompiledGraph, Way
 from bridge.ir.joint import Role
@@ -199,7 +199,7 @@ class _Writer:
         self._write_out(node, name, value)
         strides = self._lowered.strides[node.name]
         if strides:
-            self._scope[f"lay_out_{node.name}"] = LayOut(node, self._lowered, self._ledger)
+            self._scope[f"lay_out_{node.name}"] = Copier(node, self._lowered, self._ledger).lay_out
             self._line(f"if {name}.stride() != {tuple_of(strides)}:")
             self._line(f"    {name} = lay_out_{node.name}({name}, {tuple_of(strides)})")
 
@@ -214,9 +214,9 @@ class _Writer:
         """Patches are read 16 bytes at once. torch's memory begins where they can be, but a tensor need not."""
         if node in self._wide:
             name = identifier(node.name)
-            self._scope["align"] = aligned
+            self._scope[f"align_{node.name}"] = Copier(node, self._lowered, self._ledger).align
             self._line(f"if {name}.data_ptr() & {ALIGNED - 1}:")
-            self._line(f"    {name} = align({name})")
+            self._line(f"    {name} = align_{node.name}({name})")
 
     # Names -----------------------------------------------------------------------------------------------------------
 
@@ -319,9 +319,7 @@ def is_pick(node: fx.Node) -> bool:
     return getattr(node.target, "__name__", "") == "getitem" and getattr(node.target, "__module__", "") == "_operator"
 
 
-RESERVED = frozenset(
-    {"align", "args", "call", "copy_back", "device", "empty", "reinterpret", "runs", "write_out", "written"}
-)
+RESERVED = frozenset({"args", "call", "copy_back", "device", "empty", "reinterpret", "runs", "write_out", "written"})
 """Names that a program has for itself."""
 
 

@@ -86,6 +86,8 @@ class Replay:
         self._compiled, self._ledger, self._record = compiled, ledger, record
         self._in_place = [role in IN_PLACE for role in compiled.graph.inputs]
         self._warm, self._left = 0, RECORDINGS
+        self._given_up = ""
+        self._told: set[str] = set()
         self._inputs: list[Any] = []
         self._places: list[int] = []
         self._results: Sequence[Any] = ()
@@ -94,12 +96,17 @@ class Replay:
         self._replay: Callable[[], None] | None = None
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
-        if self._warm < WARM or not self._left:
+        if self._warm < WARM:
             self._warm += 1
             return self._run(args)
+        if self._given_up:
+            return self._launched(args, self._given_up)
         if self._is_held():
-            return self._run(args)
+            return self._launched(args, "results of the last replay are held while it is called again")
         if self._replay is None or self._moved(args):
+            if not self._left:
+                self._given_up = f"its parameters have moved {RECORDINGS} times"
+                return self._launched(args, self._given_up)
             return self._recorded(args)
         for place, given in enumerate(args):
             if not self._in_place[place] and given.data_ptr() != self._places[place]:
@@ -107,6 +114,13 @@ class Replay:
         self._compiled.runs[0] += 1
         self._replay()
         return self._given_out(args)
+
+    def _launched(self, args: list[Any], reason: str) -> Sequence[Any]:
+        """Run the program step by step. A reason is an event, once."""
+        if reason not in self._told:
+            self._told.add(reason)
+            self._ledger.record(_event(self._compiled.graph, reason))
+        return self._run(args)
 
     def _is_held(self) -> bool:
         """Whether somebody still holds a result of the last replay."""
@@ -127,9 +141,8 @@ class Replay:
         try:
             results, self._replay = self._record(lambda: self._run(list(inputs)))
         except RuntimeError as error:  # a call-out that waits for the GPU, or asks it for memory of its own
-            self._left = 0
-            self._ledger.record(_event(self._compiled.graph, str(error).splitlines()[0]))
-            return self._run(args)
+            self._given_up = str(error).splitlines()[0]
+            return self._launched(args, self._given_up)
         at = {id(given): place for place, given in enumerate(inputs) if self._in_place[place]}
         self._passed_on = [at.get(id(result)) for result in results]
         self._results = [None if place is not None else r for r, place in zip(results, self._passed_on, strict=True)]
@@ -158,7 +171,7 @@ def _event(graph: Graph, reason: str) -> Event:
     return Event(
         DeadEnd.MAINTENANCE,
         op="reduce-overhead",
-        detail=f"the program is not recorded as a CUDA graph: {reason}",
+        detail=f"the program is not run as a CUDA graph: {reason}",
         kind="not recorded",
         graph=graph.name,
         phase=graph.phase.value,

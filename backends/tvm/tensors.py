@@ -15,27 +15,35 @@ from bridge.ir.provenance import source_line
 from bridge.ledger import DeadEnd, Event, Ledger
 
 
-class LayOut:
-    """Brings an input or a call-out's result to the strides that were captured. The first copy is an event."""
+class Copier:
+    """Copies an input or a call-out's result to where kernels can read it. The first copy is an event."""
 
     def __init__(self, node: fx.Node, lowered: Lowered, ledger: Ledger) -> None:
         self._node, self._graph, self._ledger = node, lowered.graph, ledger
         self._told = False
 
-    def __call__(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    def lay_out(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+        """The tensor with the strides that were captured."""
         if all(a == b or n < 2 for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True)):
             return tensor
+        return self._copied(tensor, strides, f"has strides {tensor.stride()} where {strides} were captured")
+
+    def align(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor in memory of its own, which begins where torch's allocator lets it."""
+        return self._copied(tensor, tensor.stride(), "begins where no patch of 16 bytes does")
+
+    def _copied(self, tensor: torch.Tensor, strides: tuple[int, ...], reason: str) -> torch.Tensor:
         if not self._told:
             self._told = True
-            self._ledger.record(self._event(tensor, strides))
+            self._ledger.record(self._event(tensor, reason))
         return tensor.new_empty_strided(tuple(tensor.shape), strides).copy_(tensor)
 
-    def _event(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> Event:
+    def _event(self, tensor: torch.Tensor, reason: str) -> Event:
         shapes, dtypes = shapes_and_dtypes([tensor])
         return Event(
             DeadEnd.MAINTENANCE,
             op=op_name(self._node),
-            detail=f"the tensor has strides {tensor.stride()} where {strides} were captured: copied at each run",
+            detail=f"the tensor {reason}: copied at each run",
             kind="laid out anew",
             graph=self._graph.name,
             phase=self._graph.phase.value,
@@ -53,11 +61,6 @@ def written_out(tensor: torch.Tensor) -> torch.Tensor:
     once = tuple(slice(1) if stride == 0 else slice(None) for stride in tensor.stride())
     written[once].copy_(tensor[once])
     return written
-
-
-def aligned(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in memory of its own, which begins where torch's allocator lets it."""
-    return tensor.new_empty_strided(tuple(tensor.shape), tensor.stride()).copy_(tensor)
 
 
 def on_its_device(run: Boxed, device: torch.device) -> Boxed:

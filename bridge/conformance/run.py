@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from queue import SimpleQueue
 
 from bridge.backends.tvm.table import table
+from bridge.conformance.pool import in_workers
 from bridge.conformance.trials import KEPT_DETAIL
 from bridge.errors import BridgeError, WorkerFailure
 from bridge.ledger import End, Trial
@@ -36,27 +35,9 @@ def sweep(
     ops: Sequence[str], importer: str, file: Path, jobs: int, limit: float, served: str = "bridge.conformance.serve"
 ) -> Iterator[tuple[str, list[Trial]]]:
     """Try the overloads, so many at a time; each when its trials are in the file."""
-    workers: SimpleQueue[Worker] = SimpleQueue()
-    for _ in range(jobs):
-        workers.put(Worker(served))
-
-    def one(op: str) -> list[Trial]:
-        worker = workers.get()
-        try:
-            return _apart(worker, op, importer, limit)
-        finally:
-            workers.put(worker)
-
-    pool = ThreadPoolExecutor(jobs)
-    try:
-        running = {pool.submit(one, op): op for op in ops}
-        for done in as_completed(running):
-            append(file, done.result())
-            yield running[done], done.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        while not workers.empty():
-            workers.get().close()
+    for op, trials in in_workers(ops, lambda worker, op: _apart(worker, op, importer, limit), served, jobs):
+        append(file, trials)
+        yield op, trials
 
 
 def _apart(worker: Worker, op: str, importer: str, limit: float) -> list[Trial]:

@@ -26,7 +26,9 @@ WORTH = 256
 
 
 def align_products(graph: Graph, ledger: Ledger) -> Graph:
-    """The same graph with padded products."""
+    """The same graph with padded products; as it is where no product is too short."""
+    if not any(node.target is aten.mm.default and _gains(node) for node in graph.nodes):
+        return graph
     module = copied(graph.module)
     padded: dict[tuple[fx.Node, int, int], fx.Node] = {}
     for node in list(module.graph.nodes):

@@ -6,6 +6,7 @@ compared with the digests that it was stored with, so a damaged file is never us
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -114,6 +115,15 @@ class Cache:
 def users_cache() -> Cache:
     """The cache of this user: in the folder that BRIDGE_CACHE_DIR names, else where the system keeps caches."""
     return Cache(Path(os.environ.get("BRIDGE_CACHE_DIR") or user_cache_dir("torch-tvm-bridge")))
+
+
+@functools.cache
+def code_digest(folder: Path) -> str:
+    """A digest of the Python files in a folder and below it, which is part of a key for what they make."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _digest(path: Path) -> str:

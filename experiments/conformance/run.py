@@ -12,20 +12,20 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Annotated
 
 import torch
 import typer
 from rich.console import Console
 
+from bridge.conformance.pool import in_workers
 from bridge.demo.timing import machine
 from bridge.errors import WorkerFailure
 from bridge.ledger import DeadEnd, Event, Record
 from bridge.ledger.jsonl import append, read, write
 from bridge.runtime.worker import Worker
+from experiments.apart import forget
 from experiments.conformance.entry import CRASHED, KEPT_DETAIL
 from experiments.conformance.samples import names as supported
 from experiments.conformance.summary import print_summary, verdicts
@@ -57,33 +57,13 @@ def sweep(
     served: str = "experiments.conformance.serve",
 ) -> Iterable[tuple[str, str]]:
     """Measure the entries, so many at a time; each with its verdict when it is in the file."""
-    workers: SimpleQueue[Worker] = SimpleQueue()
-    for _ in range(jobs):
-        workers.put(Worker(served))
 
-    def one(name: str) -> list[Record]:
-        worker = workers.get()
-        try:
-            return measured(worker, name, dtype, samples, symbolic, limit)
-        finally:
-            workers.put(worker)
+    def ask(worker: Worker, name: str) -> list[Record]:
+        return measured(worker, name, dtype, samples, symbolic, limit)
 
-    pool = ThreadPoolExecutor(jobs)
-    try:
-        running = {pool.submit(one, name): name for name in names}
-        for done in as_completed(running):
-            append(file, done.result())
-            yield running[done], verdicts(done.result())[running[done]].line
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        while not workers.empty():
-            workers.get().close()
-
-
-def forget(file: Path, names: Sequence[str]) -> None:
-    """Take entries out of a file of results."""
-    held = read(file)
-    write(file, [record for record in held.records if record.model not in names], held.about)
+    for name, records in in_workers(names, ask, served, jobs):
+        append(file, records)
+        yield name, verdicts(records)[name].line
 
 
 def main(

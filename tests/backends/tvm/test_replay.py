@@ -6,17 +6,22 @@ import copy
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest import mock
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn import functional as F
 
 import bridge
 from bridge import pipeline
-from bridge.backends.tvm.replay import Replay
+from bridge.backends.tvm.replay import RECORDINGS, WARM, Replay
+from bridge.backends.tvm.tensors import Copier
+from bridge.ir.compiled import CompiledGraph
+from bridge.ir.joint import Graph, Phase, Role
+from bridge.ledger import Ledger
 
 
 @pytest.fixture
@@ -39,7 +44,8 @@ def recordings() -> Iterator[list[int]]:
 
     def replaying(lowered: Any, built: Any, callouts: Any, ledger: Any) -> Any:
         made = program(lowered, built, callouts, ledger)
-        return replace(made, run=Replay(made, ledger, record, borrowed))
+        replay = Replay(made, ledger, record, borrowed)
+        return replace(made, run=lambda args: replay(args))  # a function, as on a GPU: the audit knows its code
 
     with mock.patch.object(pipeline, "program", replaying):
         yield counts
@@ -97,6 +103,8 @@ def test_two_calls_before_the_backward_pass(recordings: list[int]) -> None:
             (one(x) * one(y)).sum().backward()
         torch.testing.assert_close(gradients(model), gradients(eager))
     assert recordings[1] > 0
+    (event,) = [e for e in compiled.ledger.select(kind="not recorded") if e.phase == "forward"]
+    assert "are held" in event.detail
 
 
 def test_gradients_that_are_kept(recordings: list[int]) -> None:
@@ -118,3 +126,29 @@ def test_parameters_that_move(recordings: list[int]) -> None:
                 model.first.weight = nn.Parameter(torch.randn(16, 8))
             x = torch.randn(5, 8)
             torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_parameters_that_move_too_often_are_told() -> None:
+    ledger = Ledger()
+    graph = Graph("graph_0", Phase.INFERENCE, fx.GraphModule({}, fx.Graph()), (Role.PARAMETER,), (Role.OUTPUT,))
+    replay = Replay(
+        CompiledGraph(graph, {}, lambda args: [args[0] * 2], "", 0, ()), ledger, lambda f: (f(), lambda: None)
+    )
+    moved = [torch.full((3,), float(number)) for number in range(WARM + RECORDINGS + 3)]
+    for x in moved:
+        torch.testing.assert_close(list(replay([x])), [x * 2])
+    (event,) = ledger
+    assert event.kind == "not recorded"
+    assert f"moved {RECORDINGS} times" in event.detail
+
+
+def test_a_tensor_that_begins_amiss_is_copied_and_told() -> None:
+    ledger, lowered = Ledger(), SimpleNamespace(graph=SimpleNamespace(name="graph_0", phase=Phase.FORWARD))
+    copier = Copier(fx.Graph().placeholder("x"), cast(Any, lowered), ledger)
+    x = torch.arange(13.0)[1:].view(3, 4).t()
+    for _ in range(2):
+        found = copier.align(x)
+        torch.testing.assert_close(found, x, check_stride=True)
+        assert found.data_ptr() % 16 == 0
+    (event,) = ledger
+    assert (event.kind, event.bytes) == ("laid out anew", 48)

@@ -24,7 +24,7 @@ from bridge.backends.tvm.scalar import (
     inside,
     walk,
 )
-from bridge.backends.tvm.schedule.functions import written
+from bridge.backends.tvm.schedule.functions import rounded, written
 from bridge.backends.tvm.schedule.integers import (
     WRAPS,
     cast,
@@ -42,6 +42,9 @@ def int64(value: int) -> Any:
     """A size or a position."""
     return tirx.IntImm("int64", value)
 
+
+EXACT = ("Select", "Max", "Min", "tirx.fabs")
+"""Operations on floats whose results need no rounding."""
 
 ON_THE_STACK = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
 """Without it TVM asks its runtime for the memory of a buffer, and gives it back, each time a loop gets there."""
@@ -264,7 +267,10 @@ class Emitter:
             return self._guarded(node, axes)
         arguments = [self.scalar(a) for a in node.arguments]
         width = max(lanes_of(a) for a in arguments)
-        return operation(node, [self.wide(a, width) for a in arguments], lambda e: self.bind(e, depth))
+        expr = operation(node, [self.wide(a, width) for a in arguments], lambda e: self.bind(e, depth))
+        if node.dtype == "bfloat16" and node.name not in EXACT and self._reads.get(id(node), 1) > 0:
+            return rounded(expr, lambda e: self.bind(e, depth))
+        return expr
 
     def bind(self, expr: Any, depth: int) -> Any:
         """The expression by a name, so that it is computed once, in the scope of that depth."""

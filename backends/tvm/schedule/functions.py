@@ -15,6 +15,8 @@ from typing import Any
 
 from tvm import ir, tirx
 
+from bridge.backends.tvm.schedule.integers import cast
+
 Bind = Callable[[Any], Any]
 """Gives an expression a name, so that it is computed once."""
 
@@ -74,6 +76,20 @@ class Lane:
 
     def _spread(self, value: Any) -> Any:
         return value if self.width == 1 else tirx.Broadcast(value, self.width)
+
+
+def rounded(x: Any, bind: Bind) -> Any:
+    """A bfloat16 that is one before it lies in memory, by rounding its bits in float32 to the nearest even.
+
+    TVM computes a chain of bfloat16 operations in float32 and leaves out what would round between them, where eager
+    rounds after each: whatever compares the result with one of eager's then finds it different.
+    """
+    wide = cast(x, "float32")
+    lane = Lane(wide, bind)
+    bits = bind(lane.bits(bind(wide)))
+    odd = lane.bitwise(tirx.BitwiseAnd, lane.bitwise(tirx.RShift, bits, lane.whole(16)), lane.whole(1))
+    nearest = lane.bitwise(tirx.BitwiseAnd, bits + odd + lane.whole(0x7FFF), lane.whole(-0x10000))
+    return cast(lane.choose(lane.is_nan(wide), wide, lane.from_bits(nearest)), "bfloat16")
 
 
 ROUND = 12582912.0

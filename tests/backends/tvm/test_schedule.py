@@ -61,3 +61,21 @@ def test_other_types_in_tiles(dtype: torch.dtype) -> None:
     x = (torch.randn(64, 96) * 4).to(dtype)
     compiled = bridge.compile(lambda x: x.t().contiguous())
     assert torch.equal(compiled(x), x.t())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_every_operation_rounds(dtype: torch.dtype) -> None:
+    """What is computed in one kernel with float32 in between still equals what eager rounded."""
+
+    def comparisons(a: torch.Tensor, b: torch.Tensor, known: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        product = a * b
+        of_rows = (a.float() * b.float()).sum(1).to(dtype)
+        return product == known, (a.float() * b.float()).to(dtype) == known, of_rows == of_rows.amax(), product + known
+
+    torch.manual_seed(0)
+    a, b = (torch.cat([torch.randn(63, 65), torch.full((1, 65), special)]).to(dtype) for special in (torch.inf, 0.0))
+    compiled = bridge.compile(comparisons)
+    for found, wanted in zip(compiled(a, b, a * b), comparisons(a, b, a * b), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+    (graph,) = bridge.inspect(compiled).graphs
+    assert all(way.name == "GENERATED" for way in graph.placement.values())

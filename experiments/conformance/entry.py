@@ -1,4 +1,4 @@
-"""What becomes of one entry of the OpInfo database: its samples through eager and through the bridge, compared."""
+"""What becomes of an entry of OpInfo or ModuleInfo: its samples through eager and through the bridge, compared."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_leaves, tree_map
 
 import bridge
 from bridge.conformance.elements import differing
 from bridge.ledger import DeadEnd, Event, Measure, Placement, Record, Way
+from experiments.conformance.modules import MODULES, module_samples
 from experiments.conformance.samples import Sample, samples
 from experiments.coverage.exact import WIDER, Draws, in_float64, widened
 
@@ -31,7 +33,11 @@ KEPT_DETAIL = 240
 
 @dataclass(frozen=True)
 class Result:
-    """What a call gives. gradients: of each input of which one is wanted, None where there is none."""
+    """What a call gives.
+
+    outputs: of a module also its buffers, as the call left them. gradients: of each input and parameter of which one is
+    wanted, None where there is none.
+    """
 
     outputs: list[Any]
     gradients: list[torch.Tensor | None]
@@ -41,12 +47,15 @@ def called(call: Callable[..., Any], arguments: Any) -> Result:
     """The outputs, and the gradients for random ones of the outputs, all random numbers drawn from seed 0."""
     torch.manual_seed(0)
     outputs = tree_leaves(call(*arguments))
-    wanted = [t for t in tree_leaves(arguments) if isinstance(t, torch.Tensor) and t.requires_grad]
+    modules = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, nn.Module)]
+    given = [*tree_leaves(arguments), *(p for module in modules for p in module.parameters())]
+    wanted = [t for t in given if isinstance(t, torch.Tensor) and t.requires_grad]
     reached = [t for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
     gradients: Sequence[torch.Tensor | None] = [None] * len(wanted)
     if wanted and reached:
         gradients = torch.autograd.grad(reached, wanted, cotangents(reached), allow_unused=True)
-    return Result([_held(value) for value in outputs], [_held(g) for g in gradients])
+    buffers = [buffer for module in modules for buffer in module.buffers()]
+    return Result([_held(value) for value in (*outputs, *buffers)], [_held(g) for g in gradients])
 
 
 def cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -67,7 +76,7 @@ def _held(value: Any) -> Any:
 
 def exact(sample: Sample, draws: Draws, eager: Result) -> Result:
     """The result in float64 where torch has one of the same form, else eager's own."""
-    arguments = _with_wider_types(widened(sample.fresh()))
+    arguments = tree_map(_wider, widened(sample.fresh()))
     try:
         with in_float64(draws.kept):
             made = called(sample.run, arguments)
@@ -79,9 +88,11 @@ def exact(sample: Sample, draws: Draws, eager: Result) -> Result:
     )
 
 
-def _with_wider_types(arguments: Any) -> Any:
-    """With float64 for each type that is asked for by argument."""
-    return tree_map(lambda v: WIDER.get(v, v) if isinstance(v, torch.dtype) else v, arguments)
+def _wider(value: Any) -> Any:
+    """A module in float64, and float64 for a type that is asked for by argument."""
+    if isinstance(value, nn.Module):
+        return value.double()
+    return WIDER.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -127,7 +138,7 @@ def outcome(name: str, dtype: torch.dtype, count: int, symbolic: bool) -> list[R
     """The records of an entry."""
     records: list[Record] = []
     tried = right = 0
-    for sample in samples(name, dtype, count):
+    for sample in (module_samples if name in MODULES else samples)(name, dtype, count):
         with Draws() as draws:
             try:
                 eager = called(sample.run, sample.fresh())
@@ -145,10 +156,11 @@ def compared(name: str, sample: Sample, eager: Result, precise: Result, symbolic
     """What the bridge makes of a sample: how its nodes ran, and in what it is wrong."""
     torch._dynamo.reset()
     counters.clear()
-    compiled = bridge.compile(sample.run, dynamic=symbolic)
+    arguments = sample.fresh()
+    compiled, call = sample.compiled(arguments, symbolic)
     compilation = bridge.inspect(compiled)
     try:
-        found = called(compiled, sample.fresh())
+        found = called(call, arguments)
     except Exception as error:
         return [*compilation.records(), raised(sample.name, error)]
     wrong = differences(name, found, eager, precise)

@@ -1,6 +1,7 @@
 """Which entries of torch's OpInfo database the bridge computes as eager does, forward and backward, and how.
 
     python -m experiments.conformance.run [NAMES] [--dtype float32] [--samples 3] [--symbolic] [--again] [--jobs 1]
+    python -m experiments.conformance.run --modules
     python -m experiments.conformance.run --summary
 
 What is found of an entry is added to the file of results at once, and an entry that is there already is left out, so
@@ -27,6 +28,7 @@ from bridge.ledger.jsonl import append, read, write
 from bridge.runtime.worker import Worker
 from experiments.apart import forget
 from experiments.conformance.entry import CRASHED, KEPT_DETAIL
+from experiments.conformance.modules import module_names
 from experiments.conformance.samples import names as supported
 from experiments.conformance.summary import print_summary, verdicts
 
@@ -71,23 +73,27 @@ def main(
     dtype: Annotated[str, typer.Option(help="The type of the samples: float32, bfloat16, float64, …")] = "float32",
     samples: Annotated[int, typer.Option(help="Samples of an entry, and one of them strided and offset.")] = 3,
     symbolic: Annotated[bool, typer.Option(help="Compile for sizes that are symbols.")] = False,
+    modules: Annotated[bool, typer.Option("--modules", help="The modules of ModuleInfo instead.")] = False,
     again: Annotated[bool, typer.Option(help="Measure also what the file has already.")] = False,
     jobs: Annotated[int, typer.Option(help="Entries at a time.")] = 1,
     limit: Annotated[float, typer.Option(help="Seconds that an entry may take.")] = 240.0,
     summary: Annotated[bool, typer.Option("--summary", help="Only print what the file says.")] = False,
     file: Annotated[Path | None, typer.Option(help="The file of results.")] = None,
 ) -> None:
-    """Compare entries of the OpInfo database with eager and tell how they ran."""
-    known = supported(getattr(torch, dtype))
+    """Compare entries of the OpInfo or the ModuleInfo database with eager and tell how they ran."""
+    known = (module_names if modules else supported)(getattr(torch, dtype))
     chosen = list(names or known)
     for name in chosen:
         if name not in known:
             raise typer.BadParameter(f"{name}: torch has no such entry with {dtype} on a CPU")
-    file = file or RESULTS / f"opinfo_{dtype}{'_symbolic' if symbolic else ''}.jsonl"
+    kind = ("moduleinfo" if modules else "opinfo") + ("_symbolic" if symbolic else "")
+    file = file or RESULTS / f"{kind}_{dtype}.jsonl"
     console = Console()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if not file.exists():
-        write(file, [], {"command": f"python -m experiments.conformance.run --dtype {dtype}", **machine()})
+        more = " --modules" * modules + " --symbolic" * symbolic
+        command = f"python -m experiments.conformance.run --dtype {dtype} --samples {samples}{more}"
+        write(file, [], {"command": command, **machine()})
     if not summary:
         if again:
             forget(file, chosen)

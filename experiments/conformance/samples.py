@@ -15,6 +15,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._pytree import tree_leaves, tree_map
 
+import bridge
+
 FROM = 64
 """Samples of an entry that are looked at; the chosen ones are the first and any others of them."""
 
@@ -41,7 +43,12 @@ class Sample:
 
     def fresh(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """The arguments with tensors of their own, lying in memory as the given ones do."""
-        return tree_map(lambda v: _copied(v) if isinstance(v, torch.Tensor) else v, self.arguments)
+        return tree_map(copied, self.arguments)
+
+    def compiled(self, arguments: Any, symbolic: bool) -> tuple[Any, Callable[..., Any]]:
+        """What `bridge.compile` makes of the call, to be inspected, and what to call with the arguments."""
+        function = bridge.compile(self.run, dynamic=symbolic)
+        return function, function
 
 
 def names(dtype: torch.dtype) -> list[str]:
@@ -60,8 +67,7 @@ def has_gradient(name: str, dtype: torch.dtype) -> bool:
 
 def samples(name: str, dtype: torch.dtype, count: int) -> Iterator[Sample]:
     """So many of torch's samples, the same at each run, and the smallest of them strided and offset."""
-    for seed in (torch.manual_seed, random.seed, numpy.random.seed):
-        seed(0)
+    seeded()
     info = ENTRIES[name]
     found = list(islice(info.sample_inputs("cpu", dtype, requires_grad=has_gradient(name, dtype)), FROM))
     others = range(1, len(found))
@@ -72,6 +78,12 @@ def samples(name: str, dtype: torch.dtype, count: int) -> Iterator[Sample]:
     if dense:
         index = min(dense, key=lambda i: (not _elements(found[i]), _elements(found[i])))
         yield _sample(f"sample {index} strided", info, found[index].noncontiguous())
+
+
+def seeded() -> None:
+    """Let all that samples are made with begin anew."""
+    for seed in (torch.manual_seed, random.seed, numpy.random.seed):
+        seed(0)
 
 
 def _sample(name: str, info: OpInfo, sample: SampleInput) -> Sample:
@@ -96,8 +108,10 @@ def _tensors(sample: SampleInput) -> list[torch.Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    """A leaf of the same strides and offset in a storage of its own."""
+def copied(tensor: Any) -> Any:
+    """A leaf of the same strides and offset in a storage of its own. What is no tensor stays as it is."""
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
     if tensor.layout != torch.strided:
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     storage = tensor.detach().untyped_storage().clone()

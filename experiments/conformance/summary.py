@@ -13,6 +13,7 @@ from rich.table import Table
 
 from bridge.ledger import Event, Measure, Placement, Record, Way
 from experiments.conformance.entry import CRASHED, NO_SAMPLE, NOT_CAPTURED, RAISED, SAMPLES, WRONG
+from experiments.conformance.modules import MODULES
 from experiments.conformance.samples import has_gradient
 
 GENERATED, WITH_LIBRARY, WITH_FALLBACK = "all generated", "generated with library", "with fallback"
@@ -90,12 +91,14 @@ def print_summary(records: Sequence[Record], console: Console, names: Iterable[s
 
 
 def _ends(ended: dict[str, Verdict], dtype: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title=f"OpInfo in {dtype}: {len(ended)} entries", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, title=f"In {dtype}: {len(ended)} entries", title_justify="left")
     table.add_column("ends as")
     table.add_column("entries", justify="right")
     table.add_column("with a gradient", justify="right")
     counts = Counter(v.verdict for v in ended.values())
-    trained = Counter(v.verdict for name, v in ended.items() if has_gradient(name, getattr(torch, dtype)))
+    trained = Counter(
+        v.verdict for name, v in ended.items() if name in MODULES or has_gradient(name, getattr(torch, dtype))
+    )
     for verdict in ORDER:
         table.add_row(verdict, str(counts[verdict]), str(trained[verdict]))
     return table

@@ -1,4 +1,4 @@
-"""Entries of torch's OpInfo database of many families through the bridge; `experiments.conformance.run` takes all."""
+"""Entries of many families of torch's OpInfo and ModuleInfo through the bridge; `experiments.conformance.run` takes all."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
+import bridge
 from bridge.ledger import DeadEnd, Event, Measure, Placement, Record, Way
 from bridge.ledger.jsonl import read, write
 from experiments.conformance import entry
 from experiments.conformance.entry import CRASHED, Result, differences, outcome
+from experiments.conformance.modules import module_samples
 from experiments.conformance.run import forget, sweep
 from experiments.conformance.samples import ENTRIES, samples
 from experiments.conformance.summary import (
@@ -58,6 +60,13 @@ ENDS = {
     "sort": WITH_LIBRARY,
     "split": GENERATED,
     "var": GENERATED,
+    "nn.BatchNorm1d": GENERATED,
+    "nn.Embedding": GENERATED,
+    "nn.GRUCell": GENERATED,
+    "nn.LSTM": GENERATED,
+    "nn.MultiheadAttention": GENERATED,
+    "nn.NLLLoss": GENERATED,
+    "nn.TransformerEncoderLayer": GENERATED,
 }
 """How entries of different families end."""
 
@@ -114,6 +123,18 @@ one = torch.ones(2)
 def test_difference_is_told(found: Result, eager: Result) -> None:
     assert differences("entry", found, eager, eager)
     assert not differences("entry", eager, eager, eager)
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+def test_a_module_is_compared_with_its_parameters_and_buffers(symbolic: bool) -> None:
+    sample = next(module_samples("nn.BatchNorm1d", torch.float32, 1))
+    arguments = sample.fresh()
+    compiled, call = sample.compiled(arguments, symbolic)
+    found = entry.called(call, arguments)
+    assert len(found.outputs) == 1 + len(list(arguments[0].buffers()))
+    assert len(found.gradients) == 1 + len(list(arguments[0].parameters()))
+    assert any(graph.runs[0] for graph in bridge.inspect(compiled).graphs)
+    assert not differences("nn.BatchNorm1d", found, *[entry.called(sample.run, sample.fresh())] * 2)
 
 
 def test_what_was_never_written_is_not_compared() -> None:

@@ -1,4 +1,4 @@
-"""Entries of many families of torch's OpInfo and ModuleInfo through the bridge; `experiments.conformance.run` takes all."""
+"""Entries of many families of OpInfo and ModuleInfo through the bridge; `experiments.conformance.run` takes all."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ ENDS = {
     "nn.LSTM": GENERATED,
     "nn.MultiheadAttention": GENERATED,
     "nn.NLLLoss": GENERATED,
-    "nn.TransformerEncoderLayer": GENERATED,
+    "nn.TransformerEncoderLayer": WITH_LIBRARY,
 }
 """How entries of different families end."""
 

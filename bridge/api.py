@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -13,11 +14,12 @@ from bridge.errors import NotCompilable, UnknownTarget, WrongVersion
 from bridge.frontends.torch.adapters import adapter_for
 from bridge.frontends.torch.capture import Capture
 from bridge.ir.compiled import CompiledGraph
-from bridge.ir.joint import Graph
+from bridge.ir.joint import Graph, Phase
 from bridge.ledger import DeadEnd, Event, Ledger
 from bridge.options import Options
 from bridge.passes.decompose import decompositions
-from bridge.passes.split import split_by
+from bridge.passes.join import joined_or, unless_one
+from bridge.passes.split import Split, split_by
 from bridge.runtime.audit import Audit, audit
 from bridge.runtime.compiled import Compilation
 from bridge.runtime.hooks import watched
@@ -43,6 +45,7 @@ def compile(
     fallback: Sequence[str] | None = None,
     library: bool = True,
     partitioner: Literal["min_cut", "default"] = "min_cut",
+    fuse_joint: bool = False,
     options: Options | Mapping[str, Any] | None = None,
 ) -> Any:
     """A module or a function that does what the given one does, compiled forward and backward when it is first called.
@@ -54,12 +57,14 @@ def compile(
         such as {"kind": "llvm", "mcpu": "core-avx2"}.
     fallback: who takes what TVM does not, in order: if not given ["triton", "inductor", "eager"] on a GPU and ["eager"]
         on a CPU. Inductor compiles each such node by itself.
+    fuse_joint: where a graph ends in one loss, compute its gradients in the forward, so that nothing is kept for them
+        in between. A forward without a backward then takes as long as both; under `torch.no_grad` nothing changes.
     options: further fields of `Options`, or whole `Options`, which then stand for all the other arguments.
 
     Raises NotCompilable for what is neither a module nor a function or has no data to run on, UnknownTarget for a
     target that nobody knows, BadOption for an option that does not exist, WrongVersion where TVM cannot run.
     """
-    chosen = chosen_options(target, dynamic, fallback, library, partitioner, options)
+    chosen = chosen_options(target, dynamic, fallback, library, partitioner, options, fuse_joint)
     if model_or_function is None:
         return functools.partial(_compiled, options=chosen)
     return _compiled(model_or_function, chosen)
@@ -98,13 +103,14 @@ def chosen_options(
     library: bool,
     partitioner: Literal["min_cut", "default"],
     options: Options | Mapping[str, Any] | None,
+    fuse_joint: bool = False,
 ) -> Options:
     """The options that the arguments of `compile` stand for, for a target that there is."""
     if isinstance(options, Options):
         chosen = options
     else:
         order = None if fallback is None else tuple(fallback)
-        chosen = Options(target, dynamic, order, library, partitioner).updated(options or {})
+        chosen = Options(target, dynamic, order, library, partitioner, fuse_joint).updated(options or {})
     check_target(chosen.target)
     return chosen
 
@@ -139,9 +145,22 @@ def _capture(compilation: Compilation, make: Make) -> Capture:
         graph_compiler(compilation, make),
         compilation.ledger,
         decompositions=decompositions(),
-        split=split_by(compilation.options.partitioner),
+        split=_split(compilation),
         keep_joint=compilation.joints.append,
     )
+
+
+def _split(compilation: Compilation) -> Split:
+    """How joint graphs become a forward and a backward."""
+    split = split_by(compilation.options.partitioner)
+    if not compilation.options.fuse_joint:
+        return split
+
+    def refused(reason: str) -> None:
+        detail = f"forward and backward stay two programs: {reason}"
+        compilation.ledger.record(Event(DeadEnd.COVERAGE, "fuse_joint", detail, kind="not fused", backend="tvm"))
+
+    return joined_or(split, refused)
 
 
 def graph_compiler(compilation: Compilation, make: Make | None = None) -> Callable[[Graph], CompiledGraph]:
@@ -157,6 +176,8 @@ def graph_compiler(compilation: Compilation, make: Make | None = None) -> Callab
         except Exception as error:
             compilation.ledger.record(_compiler_failed(graph, error))
             made = interpreted(graph)
+        if compilation.options.fuse_joint and graph.phase is Phase.BACKWARD:
+            made = replace(made, run=unless_one(graph.module, made.run))
         compilation.graphs.append(made)
         return made
 

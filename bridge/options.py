@@ -26,6 +26,7 @@ class Options:
     library: call ATen for what a vendor's library does faster, such as larger matrix products, convolutions and
         attention; False makes TVM generate them as far as it can.
     partitioner: how the joint graph is split: "min_cut" recomputes cheap values, "default" saves them.
+    fuse_joint: compute the gradients in the forward where that ends in one loss, so that nothing is kept for them.
     cache: keep what was built on disk and take it from there; `bridge cache` shows where, BRIDGE_CACHE_DIR says so.
     timeout: seconds that one build in the worker may take before it counts as hung.
     mode: "reduce-overhead" records programs on a GPU as CUDA graphs, which one call replays.
@@ -37,6 +38,7 @@ class Options:
     fallback: tuple[str, ...] | None = None
     library: bool = True
     partitioner: Literal["min_cut", "default"] = "min_cut"
+    fuse_joint: bool = False
     cache: bool = True
     timeout: float = 300.0
     denied: tuple[str, ...] = field(default=())

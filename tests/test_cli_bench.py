@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from bridge.bench.step import Stepped
-from bridge.bench.summary import MEASURED, by_target, geometric_mean, ratio, summary
+from bridge.bench.step import TARGETS, Stepped
+from bridge.bench.summary import COLUMNS, by_target, geometric_mean, ratio, summary
 from bridge.cli import app
 from bridge.errors import NotCompilable
 from bridge.ledger import Measure
@@ -32,7 +32,7 @@ def test_a_model_is_timed_cold_warm_and_steady(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["bench", str(tmp_path / "small.py"), "--rounds", "3", "--out", str(out)])
     assert result.exit_code == 0, result.output
     measures = read(out).measures
-    assert {(m.name, m.target) for m in measures} == {(n, t) for n in MEASURED for t in ("eager", "inductor", "bridge")}
+    assert {(m.name, m.target) for m in measures} == {(n, t) for n, *_ in COLUMNS for t in TARGETS}
     assert all(value > 0 for m in measures for value in m.values)
     assert {len(m.values) for m in measures if m.name == "step"} == {3}
     assert "geometric" not in result.output  # of one model
@@ -47,7 +47,7 @@ def test_a_target_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_each_target_steps_a_copy_of_its_own() -> None:
     model, x = nn.Linear(3, 2), torch.ones(4, 3)
     stepped = Stepped(model, (x,), {}, summed)
-    assert stepped.first.keys() == stepped.steps.keys() == {"eager", "inductor", "bridge"}
+    assert stepped.first.keys() == stepped.steps.keys() == TARGETS.keys()
     assert model.weight.grad is None
     with pytest.raises(NotCompilable, match="needs one"):
         Stepped(torch.sin, (x,), {}, summed)

@@ -12,15 +12,20 @@ from torch import nn
 
 import bridge
 from bridge.bench.memory import peak_bytes
+from bridge.bench.summary import JOINED
 from bridge.demo.timing import interleaved
 from bridge.errors import NotCompilable
 from bridge.ledger import Measure
 
-TARGETS: Mapping[str, Callable[[Any], Any]] = {
-    "eager": lambda module: module,
-    "inductor": torch.compile,
-    "bridge": bridge.compile,
+LossFn = Callable[[Any], torch.Tensor]
+
+TARGETS: Mapping[str, Callable[[Any, LossFn], Any]] = {
+    "eager": lambda module, loss_fn: WithLoss(module, loss_fn),
+    "inductor": lambda module, loss_fn: WithLoss(torch.compile(module), loss_fn),
+    "bridge": lambda module, loss_fn: WithLoss(bridge.compile(module), loss_fn),
+    JOINED: lambda module, loss_fn: bridge.compile(WithLoss(module, loss_fn), fuse_joint=True),
 }
+"""From a module and a loss function to what gives the loss. Joined with its backward, the loss is in the graph too."""
 SHORTEST = 5e-3
 """Seconds that one reading takes at least: small models are stepped several times for it."""
 TOGETHER = 0.5
@@ -28,6 +33,17 @@ TOGETHER = 0.5
 FEWEST = 7
 
 Step = Callable[[], None]
+
+
+class WithLoss(nn.Module):
+    """A module and the loss of its result."""
+
+    def __init__(self, module: nn.Module, loss_fn: LossFn) -> None:
+        super().__init__()
+        self.module, self.loss_fn = module, loss_fn
+
+    def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return self.loss_fn(self.module(*args, **kwargs))
 
 
 class Stepped:
@@ -44,7 +60,7 @@ class Stepped:
         self.first: dict[str, float] = {}
         for target, compile in TARGETS.items():
             module, given, named = copy.deepcopy((model, args, kwargs))
-            step = training_step(compile(module), list(module.parameters()), given, named, loss_fn)
+            step = training_step(compile(module, loss_fn), list(module.parameters()), given, named)
             torch.manual_seed(0)
             self.first[target] = _seconds(step)
             self.steps[target] = step
@@ -65,18 +81,17 @@ class Stepped:
 
 
 def training_step(
-    model: Callable[..., Any],
+    loss: Callable[..., torch.Tensor],
     parameters: list[nn.Parameter],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    loss_fn: Callable[[Any], torch.Tensor],
 ) -> Step:
     """Forward, loss and backward, the gradients made anew each time."""
 
     def step() -> None:
         for parameter in parameters:
             parameter.grad = None
-        loss_fn(model(*args, **kwargs)).backward()
+        loss(*args, **kwargs).backward()
 
     return step
 

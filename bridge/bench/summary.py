@@ -11,8 +11,19 @@ from rich.table import Table
 
 from bridge.ledger import Measure, Record
 
-MEASURED = {"step": "step", "first step": "cold", "first step, warm": "warm", "peak memory": "memory"}
-"""What is measured, and the head of its column."""
+JOINED = "bridge, fused joint"
+"""The bridge with forward and backward as one program."""
+
+COLUMNS = (
+    ("step", "step", "bridge", "inductor"),
+    ("step", "step", "bridge", "eager"),
+    ("step", "joined", JOINED, "inductor"),
+    ("first step", "cold", "bridge", "inductor"),
+    ("first step, warm", "warm", "bridge", "inductor"),
+    ("peak memory", "memory", "bridge", "inductor"),
+    ("peak memory", "joined", JOINED, "inductor"),
+)
+"""What is measured, the head of its column, whose, and against whom."""
 
 Ratio = tuple[float, float]
 """The bridge's median over another's, and how far the middle half of the readings spreads, of their median."""
@@ -27,11 +38,11 @@ def by_target(records: Iterable[Record], name: str) -> dict[str, dict[str, tuple
     return found
 
 
-def ratio(of: Mapping[str, tuple[float, ...]], other: str) -> Ratio | None:
+def ratio(of: Mapping[str, tuple[float, ...]], other: str, mine: str = "bridge") -> Ratio | None:
     """The bridge against another target. None where one of them was not measured."""
-    if "bridge" not in of or other not in of:
+    if mine not in of or other not in of:
         return None
-    return median(of["bridge"]) / median(of[other]), max(_spread(of["bridge"]), _spread(of[other]))
+    return median(of[mine]) / median(of[other]), max(_spread(of[mine]), _spread(of[other]))
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -46,14 +57,13 @@ def summary(records: Sequence[Record]) -> Table:
     table.add_column("model", overflow="fold", min_width=12)
     cells: dict[str, list[str]] = {}
     means: list[str] = []
-    for name, head in MEASURED.items():
-        for other in ("inductor", "eager")[: 2 if name == "step" else 1]:
-            table.add_column(f"{head}\n{other}", justify="right", no_wrap=True)
-            found = {model: ratio(of, other) for model, of in by_target(records, name).items()}
-            for model in by_target(records, "step"):
-                cells.setdefault(model, []).append(_cell(found.get(model)))
-            ratios = [one[0] for one in found.values() if one is not None]
-            means.append(f"{geometric_mean(ratios):.2f}" if ratios else "–")
+    for name, head, mine, other in COLUMNS:
+        table.add_column(f"{head}\n{other}", justify="right", no_wrap=True)
+        found = {model: ratio(of, other, mine) for model, of in by_target(records, name).items()}
+        for model in by_target(records, "step"):
+            cells.setdefault(model, []).append(_cell(found.get(model)))
+        ratios = [one[0] for one in found.values() if one is not None]
+        means.append(f"{geometric_mean(ratios):.2f}" if ratios else "–")
     for model, row in cells.items():
         table.add_row(model, *row)
     if len(cells) > 1:

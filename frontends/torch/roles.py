@@ -20,6 +20,7 @@ _OF_OUTPUT = {
     "GradAOTOutput": Role.GRADIENT,
     "SavedForBackwardsAOTOutput": Role.SAVED,
     "SavedForBackwardsNoVcCheckAOTOutput": Role.SAVED,
+    "GradientOfLoss": Role.SAVED,
 }
 
 

@@ -21,7 +21,7 @@ LossFn = Callable[[Any], torch.Tensor]
 
 TARGETS: Mapping[str, Callable[[Any, LossFn], Any]] = {
     "eager": lambda module, loss_fn: WithLoss(module, loss_fn),
-    "inductor": lambda module, loss_fn: WithLoss(torch.compile(module), loss_fn),
+    "inductor": lambda module, loss_fn: WithLoss(torch.compile(module), loss_fn),  # type: ignore[arg-type]
     "bridge": lambda module, loss_fn: WithLoss(bridge.compile(module), loss_fn),
     JOINED: lambda module, loss_fn: bridge.compile(WithLoss(module, loss_fn), fuse_joint=True),
 }

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Literal
 
+import torch
 from functorch.compile import default_partition, min_cut_rematerialization_partition
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
@@ -14,6 +15,14 @@ from bridge.ir.nodes import is_random
 
 Split = Callable[..., tuple[Any, Any]]
 """What AOTAutograd splits a joint graph with: (module, joint inputs, *, num_fwd_outputs, …) → (forward, backward)."""
+
+aten = torch.ops.aten
+
+TRAINED_NORMS: dict[Any, int] = {
+    aten._native_batch_norm_legit_functional.default: 3,
+    aten._batch_norm_with_update_functional.default: 3,
+}
+"""Overloads that give new running statistics, and how many of their first results a norm without any gives too."""
 
 SPLITS: dict[str, Split] = {"min_cut": min_cut_rematerialization_partition, "default": default_partition}
 
@@ -24,6 +33,7 @@ def split_by(name: Literal["min_cut", "default"]) -> Split:
 
     def split(module: fx.GraphModule, inputs: Any, **more: Any) -> tuple[Any, Any]:
         save_what_is_random(module)
+        update_statistics_once(module)
         return chosen(module, inputs, **more)
 
     return split
@@ -39,3 +49,28 @@ def save_what_is_random(module: fx.GraphModule) -> None:
             picks = [user for user in node.users if user.target is operator.getitem]
             for kept in (node, *picks):
                 kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def update_statistics_once(module: fx.GraphModule) -> None:
+    """Inside a checkpoint, have the backward recompute a batch norm without its running statistics.
+
+    The forward changes them, so that what the backward would be given are no longer those that it asked for.
+    """
+    graph = module.graph
+    for node in list(graph.nodes):
+        place = TRAINED_NORMS.get(node.target)
+        if place is None or "recompute" not in node.meta:
+            continue
+        names = [argument.name for argument in node.target._schema.arguments]
+        given = {**dict(zip(names, node.args)), **node.kwargs}
+        if not given.get("training", True):
+            continue
+        with graph.inserting_before(node):
+            x, weight, bias, momentum, eps = (given[n] for n in ("input", "weight", "bias", "momentum", "eps"))
+            again = graph.call_function(aten._native_batch_norm_legit.no_stats, (x, weight, bias, True, momentum, eps))
+        again.meta = {**node.meta, "val": tuple(node.meta["val"])[:3]}
+        for pick in [user for user in node.users if user.args[1] < place]:
+            pick.update_arg(0, again)
+        for kept in (node, *node.users):
+            kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    module.recompile()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from bridge.passes.batch_norm import BATCH_NORM
 from bridge.passes.decompose import KEPT_WHOLE, decompositions
 
 aten = torch.ops.aten
@@ -14,7 +15,7 @@ def test_composites_are_decomposed_and_what_is_kept_whole_is_not() -> None:
     assert aten.mse_loss.default in table
     assert aten.threshold_backward.default in table
     assert aten.mm.default not in table
-    assert not set(KEPT_WHOLE) & set(table)
+    assert set(KEPT_WHOLE) & set(table) <= set(BATCH_NORM)  # whose backward stays one op, with fewer arguments
 
 
 def test_the_trap_is_kept_out() -> None:

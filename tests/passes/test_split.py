@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -37,3 +38,35 @@ def test_a_checkpoint_draws_once_and_recomputes_the_rest(split: Any) -> None:
     assert sum(is_random(node) for node in forward.nodes) == 2
     assert not any(is_random(node) for node in backward.nodes)
     assert torch.ops.aten.sin.default in {node.target for node in backward.nodes}
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+
+    def block(self, x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(self.norm(self.linear(x)).relu(), 0.2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: Any = checkpoint(self.block, x, use_reentrant=False) if self.training else self.block(x)
+        return result.square().sum()
+
+
+@pytest.mark.parametrize("target", ["eager", "tvm"])
+def test_a_checkpoint_around_a_batch_norm_updates_its_statistics_once(target: str) -> None:
+    torch.manual_seed(0)
+    model = Normed()
+    reference = copy.deepcopy(model)
+    compiled = bridge.compile(model, target)
+    for seed in range(3):
+        x = torch.randn(4, 8)
+        for module, block in ((compiled, compiled), (reference, lambda x: reference.block(x).square().sum())):
+            torch.manual_seed(seed)
+            module.zero_grad()
+            block(x).backward()
+        for one, other in zip(compiled.parameters(), reference.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-5, atol=1e-5)
+        for one, other in zip(compiled.buffers(), reference.buffers(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+    assert [graph.runs for graph in bridge.inspect(compiled).graphs] == [[3], [3]]

@@ -51,7 +51,10 @@ class _Writer:
         self._top = max([r.level for r in nest.reductions], default=0)
 
     def write(self) -> Scheduled:
-        self._rows(list(self._nest.rows), self._parallel())
+        if all(axis.extent != 0 for axis in self._nest.rows):
+            self._rows(list(self._nest.rows), self._parallel())
+        else:
+            self._code.add(tirx.Evaluate(0))  # there is nothing to compute, in no number of lanes
         return self._parameters.scheduled(self._name)
 
     def _parallel(self) -> bool:

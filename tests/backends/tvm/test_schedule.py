@@ -79,3 +79,12 @@ def test_every_operation_rounds(dtype: torch.dtype) -> None:
         torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
     (graph,) = bridge.inspect(compiled).graphs
     assert all(way.name == "GENERATED" for way in graph.placement.values())
+
+
+@pytest.mark.parametrize("shape", [(5, 10, 0), (0, 4, 3), (3, 0, 4)], ids=str)
+def test_products_of_strided_matrices_without_elements(shape: tuple[int, int, int]) -> None:
+    rows, inner, columns = shape
+    a, b = torch.randn(rows, 2 * inner)[:, ::2], torch.randn(columns, 2 * inner)[:, ::2].t()
+    compiled = bridge.compile(lambda a, b: a @ b + 1)
+    assert torch.equal(compiled(a, b), a @ b + 1)
+    assert not list(bridge.inspect(compiled).ledger)

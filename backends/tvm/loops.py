@@ -35,6 +35,14 @@ class Value:
         strides = compact_strides(self.shape)
         return all(s == c or size == 1 for s, c, size in zip(self.strides, strides, self.shape, strict=True))
 
+    @property
+    def reach(self) -> Index:
+        """How many elements lie between the first and the last, both counted."""
+        total = Index.of(1)
+        for size, stride in zip(self.shape, self.strides, strict=True):
+            total = total + (size - 1) * stride
+        return total
+
     def offset(self, index: tuple[Index, ...]) -> Index:
         """Where an element lies, counted in elements from the first."""
         total = Index({})

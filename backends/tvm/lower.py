@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from bridge.backends.tvm.bounds import Bound, bounds, outside
 from bridge.backends.tvm.compat import DTYPES, R, dtype_name, relax
 from bridge.backends.tvm.convert import convert
 from bridge.backends.tvm.kernels import pointwise
@@ -20,6 +21,9 @@ from bridge.ir.joint import Graph
 from bridge.ir.nodes import computes
 from bridge.ir.shapes import is_size
 from bridge.ir.views import base_of, is_view
+
+CHECK = "bridge.check."
+"""Prefix of the name by which the program looks at an index; the variable's name follows."""
 
 CALLOUT = "bridge.callout."
 """Prefix of the name by which the Relax program calls out; the node's name follows, so that no two calls are merged."""
@@ -40,7 +44,7 @@ class Lowered:
     names: variable → node. owners: variable → the node whose row made it. strides: node → strides as text over the
     symbolic sizes. views: node → the node that it is a torch view of. ways: how each computing node runs.
     constants: `get_attr` node → its tensor; those are parameters of `main` too. into: node → the input whose memory
-    is to hold its result.
+    is to hold its result. checks: step → the variable that tells whether an index was out of bounds, and the bound.
     """
 
     graph: Graph
@@ -52,6 +56,7 @@ class Lowered:
     ways: Mapping[str, Way]
     constants: Mapping[str, torch.Tensor]
     into: Mapping[str, str]
+    checks: Mapping[str, tuple[str, Bound]]
 
 
 def lower(graph: Graph, ways: Mapping[str, Way]) -> Lowered:
@@ -76,6 +81,8 @@ class _Lowering:
         self._owners: dict[str, str] = {}
         self._views: dict[str, str] = {}
         self._strides: dict[str, tuple[str, ...]] = {}
+        self._bounds = bounds(graph)
+        self._checks: dict[str, tuple[str, Bound]] = {}
 
     def run(self) -> Lowered:
         nodes = self._graph.nodes
@@ -94,9 +101,8 @@ class _Lowering:
         held = {n.name: value for n, value in constants.items()}
         module = self._builder.get()
         into = {node.name: target.name for node, target in self._written()}
-        return Lowered(
-            self._graph, module, self._names, self._owners, self._strides, self._views, self._ways, held, into
-        )
+        known = self._names, self._owners, self._strides, self._views, self._ways
+        return Lowered(self._graph, module, *known, held, into, self._checks)
 
     def _written(self) -> list[tuple[fx.Node, fx.Node]]:
         """Results that lie as the inputs do into which they are to be written, each input once."""
@@ -140,6 +146,8 @@ class _Lowering:
         if node.target is operator.getitem:
             self._pick(node)
         elif self._ways.get(node.name, Way.GENERATED) is Way.GENERATED and computes(node):
+            for bound in self._bounds.get(node, ()):
+                self._check(bound)
             self._bind(node, self._converted(node))
         else:
             self._call_out(node)
@@ -163,6 +171,16 @@ class _Lowering:
         except Exception as error:  # a row's fault, or TVM's: the node goes elsewhere and the ledger says so
             raise NodeFailed(node, f"{type(error).__name__}: {error}") from error
         return made
+
+    def _check(self, bound: Bound) -> None:
+        """A kernel that looks at an index, and a step that raises by what it found."""
+        low, high = (self._symbols.size(size) for size in (bound.low, bound.high))
+        found = outside(self._expr[bound.index], low, high, bound.besides)
+        self._owners[found.name] = bound.node.name
+        name = f"check_{found.name}"
+        call = R.call_pure_packed(relax.ExternFunc(CHECK + name), found, ty_args=[relax.ObjectType()])
+        self._names[self._builder.emit(call, name).name] = name
+        self._checks[name] = found.name, bound
 
     def _call_out(self, node: fx.Node) -> None:
         arguments = [self._argument(n) for n in callout_inputs(node)]

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from bridge.backends.tvm.bounds import checker
 from bridge.backends.tvm.build import ALIGNED, Built
 from bridge.backends.tvm.compat import empty_strided, empty_strided_cuda, reinterpret, torch_dtype
 from bridge.backends.tvm.copies import copied_back, copy_event
@@ -76,7 +77,9 @@ class _Writer:
     def write(self) -> CompiledGraph:
         self._open()
         for step in self._built.steps:
-            if "call" in step:
+            if step.get("call") in self._lowered.checks:
+                self._check(step["call"])
+            elif "call" in step:
                 self._call_out(self._nodes[step["call"]])
             else:
                 self._kernel(step)
@@ -187,6 +190,12 @@ class _Writer:
         self._align(node)
         way = self._lowered.ways[node.name]
         self._callouts.append(CallOut(node.name, way, counts, source_line(node)))
+
+    def _check(self, name: str) -> None:
+        """Raise where an index is out of bounds."""
+        found, bound = self._lowered.checks[name]
+        self._scope[name] = checker(bound)
+        self._line(f"{name}({identifier(found)})")
 
     def _quick(self, node: fx.Node, function: Callable[..., Any]) -> Callable[..., Any]:
         return DIRECT.get(node.target, function) if function is node.target else function  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ class _Writer:
         if all(axis.extent != 0 for axis in self._nest.rows):
             self._rows(list(self._nest.rows), self._parallel())
         else:
-            self._code.add(tirx.Evaluate(0))  # there is nothing to compute, in no number of lanes
+            self._code.add(tirx.Evaluate(int64(0)))  # there is nothing to compute, in no number of lanes
         return self._parameters.scheduled(self._name)
 
     def _parallel(self) -> bool:

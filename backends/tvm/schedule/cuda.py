@@ -23,7 +23,7 @@ from bridge.backends.tvm.schedule.axes import laid_out
 from bridge.backends.tvm.schedule.grid import Grid, gridded, is_whole, unconditional
 from bridge.backends.tvm.schedule.keep import kept
 from bridge.backends.tvm.schedule.nest import Reduction, Store, nest_of
-from bridge.backends.tvm.schedule.parameters import Extents, Parameters, Scheduled, reach
+from bridge.backends.tvm.schedule.parameters import Extents, Parameters, Scheduled
 from bridge.backends.tvm.schedule.share import Share, Total
 from bridge.backends.tvm.schedule.threads import MEMORY, ThreadCode, ThreadEmitter
 from bridge.backends.tvm.schedule.vector import Lanes, width
@@ -78,7 +78,7 @@ class _Writer:
     def _integer(self) -> str:
         """Positions take 64 bits where 32 may not be enough."""
         made = self._parameters
-        reaches = [reach(value).constant for value in (*made.inputs, *made.outputs)]
+        reaches = [value.reach.constant for value in (*made.inputs, *made.outputs)]
         elements = self._nest.elements.constant
         small = all(n is not None and n < 1 << 30 for n in [*reaches, elements])
         return "int32" if small and not made.sizes else "int64"

@@ -262,7 +262,7 @@ class Emitter:
             expr = self.index(node.index)
             return cast(expr, node.dtype)
         if isinstance(node, Load):
-            return tirx.BufferLoad(self._flat[node.value], [self.index(node.value.offset(node.index))])
+            return tirx.BufferLoad(self._flat[node.value], [self.place(node)])
         if isinstance(node, Guarded):
             return self._guarded(node, axes)
         arguments = [self.scalar(a) for a in node.arguments]
@@ -304,6 +304,20 @@ class Emitter:
         return tirx.BufferLoad(result, at)
 
     # Indices ---------------------------------------------------------------------------------------------------------
+
+    def place(self, load: Load) -> Any:
+        """Where an element lies. One that data points at is held inside of the tensor.
+
+        Rows do so too, but TVM takes it away where the branch that reads is taken for indices inside alone; in lanes
+        both branches are computed.
+        """
+        offset = load.value.offset(load.index)
+        where = self.index(offset)
+        if not any(isinstance(atom, Data) for atom in offset.atoms()):
+            return where
+        width = lanes_of(where)
+        last = self.wide(self.index(load.value.reach - 1), width)
+        return tirx.Max(tirx.Min(where, last), self.wide(self.number(0), width))
 
     def index(self, index: Index) -> Any:
         """An index as an expression; as wide as the lanes where the vector axis or data that varies is in it."""

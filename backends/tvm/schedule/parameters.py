@@ -71,18 +71,10 @@ class Parameters:
         dtype = self._held.get(value.dtype, value.dtype)
         shape = [extents(s) for s in value.shape]
         buffer = tirx.decl_buffer(shape, dtype, f"p{number}", strides=strides, data_alignment=width(dtype))
-        flat = tirx.decl_buffer((extents(reach(value)),), dtype, f"f{number}", data_alignment=width(dtype))
+        flat = tirx.decl_buffer((extents(value.reach),), dtype, f"f{number}", data_alignment=width(dtype))
         self._code.add(tirx.DeclBuffer(flat, data=buffer.data))
         self.flat[value] = flat
         return buffer
-
-
-def reach(value: Value) -> Index:
-    """How many elements lie between a value's first and its last, both counted."""
-    total = Index.of(1)
-    for size, stride in zip(value.shape, value.strides, strict=True):
-        total = total + (size - 1) * stride
-    return total
 
 
 class Extents:

@@ -104,7 +104,7 @@ class ThreadEmitter(Emitter):
 
     def raw(self, load: Load) -> Any:
         """An element as it lies in memory, read from there."""
-        return tirx.BufferLoad(self._flat[load.value], [self.index(load.value.offset(load.index))])
+        return tirx.BufferLoad(self._flat[load.value], [self.place(load)])
 
     def _written(self, node: Scalar, axes: frozenset[Axis], depth: int) -> Any:
         if isinstance(node, Constant):

@@ -1,0 +1,95 @@
+"""An index out of bounds raises, as in eager, before anything is done by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import bridge
+from bridge.backends.tvm.bounds import INDEXED
+
+Call = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+CALLS: dict[str, Call] = {
+    "embedding": lambda x, i: F.embedding(i, x),
+    "take": lambda x, i: x.take(i),
+    "put": lambda x, i: x.put(i, torch.zeros(4)),
+    "index": lambda x, i: x[i],
+    "index of the second dimension": lambda x, i: x[:, i],
+    "index_put": lambda x, i: x.index_put((i,), torch.tensor(2.0)),
+    "nll_loss": lambda x, i: F.nll_loss(x[:4], i),
+    "nll_loss2d": lambda x, i: F.nll_loss(x[None, :, :4], i[None]),
+    "gather": lambda x, i: x.gather(0, i[:, None]),
+    "index_select": lambda x, i: x.index_select(1, i),
+    "index_add": lambda x, i: x.index_add(0, i, torch.ones(4, 6)),
+    "index_copy": lambda x, i: x.index_copy(0, i, torch.ones(4, 6)),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, torch.ones(4, 6), "amax"),
+    "scatter": lambda x, i: x.scatter(1, i[:, None], torch.ones(4, 1)),
+    "scatter of a value": lambda x, i: x.scatter(-1, i[:, None], 2.0),
+    "scatter_add": lambda x, i: x.scatter_add(1, i[:, None], torch.ones(4, 1)),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(1, i[:, None], torch.ones(4, 1), "amax"),
+}
+
+NEGATIVE = ("index_add", "index_copy")
+"""What torch decomposes into a call that counts negative indices from the end, which eager refuses here."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_wrong_index_raises_and_no_other(name: str) -> None:
+    call = CALLS[name]
+    compiled = bridge.compile(call)
+    x = torch.randn(6, 6, requires_grad=True)
+    for last in (0, 5, -1, -6, -7, 6, 35, -36, 36, -37, -100, 1 << 40):
+        if last < 0 and name in NEGATIVE:
+            continue
+        index = torch.tensor([1, 2, 0, last])
+        try:
+            wanted = call(x, index)
+        except (IndexError, RuntimeError):
+            with pytest.raises(IndexError, match="index out of range: aten"):
+                compiled(x, index)
+        else:
+            torch.testing.assert_close(compiled(x, index), wanted)
+    (graph, *_) = bridge.inspect(compiled).graphs
+    assert not list(bridge.inspect(compiled).ledger)
+    assert "check_" in graph.source
+
+
+def test_every_way_to_index_is_tried() -> None:
+    text = "".join(CALLS)
+    assert all(op._schema.name.split("::")[1].removesuffix("_forward") in text for op in INDEXED)
+
+
+def test_the_message_names_op_and_line_and_what_is_allowed() -> None:
+    compiled = bridge.compile(CALLS["index"], dynamic=True)
+    with pytest.raises(
+        IndexError, match=r"aten\.index\.Tensor takes \[-s\d+, s\d+\), at test_bounds\.py:\d+ in <lambda>"
+    ):
+        compiled(torch.randn(6, 6), torch.tensor([0, 0, 6]))
+
+
+def test_what_the_graph_computes_is_not_looked_at_and_an_input_once() -> None:
+    compiled = bridge.compile(lambda x, i: x[x.argmax(0)] + x[i] * x[i.view(-1)])
+    x, i = torch.randn(6, 6), torch.tensor([1, 2, 3, 4, 5, 0])
+    torch.testing.assert_close(compiled(x, i), x[x.argmax(0)] + x[i] * x[i])
+    (graph,) = bridge.inspect(compiled).graphs
+    assert graph.source.count("check_") == 2
+
+
+def test_a_step_with_a_wrong_label_changes_nothing() -> None:
+    model = nn.Linear(3, 4)
+    optimizer = torch.optim.AdamW(model.parameters())
+    step = bridge.compile_step(model, optimizer, F.cross_entropy)
+    x, labels = torch.randn(5, 3), torch.tensor([0, 1, 2, 3, 3])
+    for _ in range(3):
+        step(x, labels)
+    before = [p.clone() for p in (*model.parameters(), *(s["exp_avg"] for s in optimizer.state.values()))]
+    with pytest.raises(IndexError, match="nll_loss"):
+        step(x, labels + 1)
+    after = (*model.parameters(), *(s["exp_avg"] for s in optimizer.state.values()))
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    assert step(x, labels).isfinite()

@@ -52,7 +52,8 @@ class Built:
     """What the worker made of a lowered graph.
 
     steps: the program in order: {"call": node} or {"kernel": name, "inputs", "outputs", "sizes", "nodes"}. An output
-        with "into" is written into the memory of that input, which then is not among the step's own inputs.
+        with "into" is written into the memory of that input, which then is not among the step's own inputs. A kernel
+        with "by_address" takes the addresses of tensors.
     kernel: a compiled kernel by name. constants: tensors that kernels read beside the graph's own.
     """
 

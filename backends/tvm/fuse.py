@@ -7,8 +7,10 @@ fits and gains from, or starts one. TVM's own fusion leaves a layer norm as five
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bridge.backends.tvm.bundle import Bundle, bundled
 from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.inplace import Item, is_local, write_in_place
 from bridge.backends.tvm.kernel import Kernel
@@ -31,7 +33,7 @@ SMALLER = 8
 class Plan:
     """The program as kernels and calls, in order; `computed` are the values that no step needs to make."""
 
-    items: list[Item]
+    items: Sequence[Item | Bundle]
     loops: Loops
 
 
@@ -72,6 +74,8 @@ class _Fuser:
         self._store()
         items = [i for i in self._items if not isinstance(i, Kernel) or i.stored]
         write_in_place(items, self._loops, self.base)
+        if not self._for_a_gpu:
+            return Plan(bundled(items, self.base, self._apart), self._loops)
         return Plan(items, self._loops)
 
     def _compacted(self, step: Step) -> list[Step]:

@@ -158,7 +158,11 @@ class _Writer:
         self._comment(step["nodes"])
         names = [self._replacing(output) if "into" in output else self._allocate(output) for output in outputs]
         self._scope[step["kernel"]] = self._built.kernel(step["kernel"])
-        self._line(f"{step['kernel']}({', '.join([*inputs, *names, *step['sizes']])})")
+        if step.get("by_address"):
+            self._scope["address"] = torch.Tensor.data_ptr
+            self._line(f"{step['kernel']}(*map(address, {tuple_of([*inputs, *names])}))")
+        else:
+            self._line(f"{step['kernel']}({', '.join([*inputs, *names, *step['sizes']])})")
         self._kernel_calls += 1
 
     def _replacing(self, output: dict[str, Any]) -> str:
@@ -328,7 +332,9 @@ def is_pick(node: fx.Node) -> bool:
     return getattr(node.target, "__name__", "") == "getitem" and getattr(node.target, "__module__", "") == "_operator"
 
 
-RESERVED = frozenset({"args", "call", "copy_back", "device", "empty", "reinterpret", "runs", "write_out", "written"})
+RESERVED = frozenset({
+    "address", "args", "call", "copy_back", "device", "empty", "reinterpret", "runs", "write_out", "written",
+})  # fmt: skip
 """Names that a program has for itself."""
 
 

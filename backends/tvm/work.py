@@ -23,13 +23,15 @@ import tvm_ffi
 from tvm import relax
 from tvm_ffi.serialization import from_json_graph_str
 
+from bridge.backends.tvm.bundle import Bundle
 from bridge.backends.tvm.codegen import compiled
-from bridge.backends.tvm.fuse import Item, fuse
+from bridge.backends.tvm.fuse import fuse
 from bridge.backends.tvm.index import Index, Size
+from bridge.backends.tvm.inplace import Item
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Loops, Value
 from bridge.backends.tvm.read import Reader
-from bridge.backends.tvm.schedule import cpu, cuda
+from bridge.backends.tvm.schedule import cpu, cuda, together
 from bridge.backends.tvm.schedule.opaque import scheduled_opaque
 from bridge.backends.tvm.schedule.parameters import Scheduled
 
@@ -106,14 +108,14 @@ def try_ops(module: Any, owners: Mapping[str, str], trial: Trial) -> None:
             trial.run([owner], lambda binding=binding: relax.transform.LegalizeOps()(_alone(binding)))
 
 
-def try_kernels(items: Sequence[Item], hardware: Hardware, trial: Trial) -> None:
+def try_kernels(items: Sequence[Item | Bundle], hardware: Hardware, trial: Trial) -> None:
     """Schedule and build one kernel at a time."""
     for number, item in enumerate(items):
         if not isinstance(item, Call):
             trial.run(item.nodes, lambda item=item, number=number: _build_one(item, number, hardware))
 
 
-def _build_one(item: Item, number: int, hardware: Hardware) -> None:
+def _build_one(item: Item | Bundle, number: int, hardware: Hardware) -> None:
     functions: dict[str, Any] = {}
     _step(item, number, hardware, functions)
     compiled(functions, hardware.target)
@@ -128,13 +130,15 @@ def _alone(binding: Any) -> Any:
     return builder.get()
 
 
-def _step(item: Item, number: int, hardware: Hardware, functions: dict[str, Any]) -> dict[str, Any]:
+def _step(item: Item | Bundle, number: int, hardware: Hardware, functions: dict[str, Any]) -> dict[str, Any]:
     """One step of the program as the parent reads it; the kernel that it needs goes into `functions`."""
     if isinstance(item, Call):
         return {"call": item.name}
     nodes = list(dict.fromkeys(item.nodes))
     into: dict[Value, Value] = {}
-    if isinstance(item, Kernel):
+    if isinstance(item, Bundle):
+        into, made = item.into, together.scheduled(item, "kernel")
+    elif isinstance(item, Kernel):
         if hardware.is_gpu:
             item.into.clear()  # the threads of a block read one another's elements
         into = item.into
@@ -150,6 +154,7 @@ def _step(item: Item, number: int, hardware: Hardware, functions: dict[str, Any]
         "outputs": [_described(v, into.get(v)) for v in made.outputs],
         "sizes": list(made.sizes),
         "wide": [v.name for v in made.wide],
+        "by_address": made.by_address,
         "nodes": nodes,
     }
 

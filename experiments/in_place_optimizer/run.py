@@ -41,8 +41,22 @@ SHORTEST = 5e-3
 Step = Callable[[], object]
 
 
-class Dot(nn.Module):
-    """A hundred tensors and a loss whose gradients are what it is given."""
+class Given(torch.autograd.Function):
+    """A loss of zero whose gradients by the first half of its arguments are the second half."""
+
+    @staticmethod
+    def forward(ctx: Any, *both: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(*both[len(both) // 2 :])
+        return both[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        gradients = ctx.saved_tensors
+        return (*gradients, *[None] * len(gradients))
+
+
+class Tensors(nn.Module):
+    """A hundred tensors, and a loss whose gradients are what it is given."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +64,7 @@ class Dot(nn.Module):
         self.tensors = nn.ParameterList([nn.Parameter(torch.randn(size)) for size in sizes])
 
     def forward(self, *gradients: torch.Tensor) -> torch.Tensor:
-        return torch.stack([(p * g).sum() for p, g in zip(self.tensors, gradients, strict=True)]).sum()
+        return Given.apply(*self.tensors, *gradients)
 
 
 def mlp() -> Made:
@@ -92,7 +106,7 @@ def ppo() -> Made:
 
 def update() -> Made:
     torch.manual_seed(0)
-    module = Dot()
+    module = Tensors()
     return module, tuple(torch.randn_like(p) for p in module.tensors), {}, lambda loss: loss
 
 

@@ -142,7 +142,7 @@ class Emitter:
         self._reads: dict[int, int] = {}
         self._kept: dict[int, Kept] = {}
         self._walk = 0
-        self._guard_depth = 1  # nothing is bound further out than this while the branch of a guard is written
+        self.outermost = 1  # nothing is bound further out than this, as while the branch of a guard is written
 
     # Which axes a scalar depends on ----------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Emitter:
             depth = self.code.depth
         else:
             needs = [*root.operands, *inside(root)]
-            depth = max(self._depth(axes), self._guard_depth, *(self._settled(n) for n in needs), 1)
+            depth = max(self._depth(axes), self.outermost, *(self._settled(n) for n in needs), 1)
         expr = self._written(root, axes, depth)
         if held is not None:
             expr = self._put_into(held, self.bind(expr, depth))
@@ -232,7 +232,7 @@ class Emitter:
         if self.code.recall(id(node)) is not None:
             return self.code.depth_of(id(node))
         needs = [self._settled(n) for n in (*node.operands, *inside(node))]
-        return max(self._depth(self.used(node)), self._guard_depth, *needs, 1)
+        return max(self._depth(self.used(node)), self.outermost, *needs, 1)
 
     def count(self, roots: Sequence[Scalar]) -> None:
         """Take note of how often each scalar is read: what is read once needs no name."""
@@ -295,12 +295,12 @@ class Emitter:
         result = self.code.local(self.register(node.dtype), width)
         at = [span(int64(0), width)]
         condition = self.scalar(node.condition)
-        outer = self._guard_depth
+        outer = self.outermost
         for wanted, branch in ((condition, node.then), (tirx.Not(condition), node.otherwise)):
             with self.code.scope(lambda body, wanted=wanted: tirx.IfThenElse(wanted, body, None)):
-                self._guard_depth = self.code.depth
+                self.outermost = self.code.depth
                 self.code.add(tirx.BufferStore(result, self.wide(self.scalar(branch), width), at))
-            self._guard_depth = outer
+            self.outermost = outer
         return tirx.BufferLoad(result, at)
 
     # Indices ---------------------------------------------------------------------------------------------------------

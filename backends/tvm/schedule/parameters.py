@@ -24,6 +24,7 @@ class Scheduled:
     """A kernel as a PrimFunc, and what it is called with: the values it reads and writes, and symbolic sizes by name.
 
     wide: those of the values that it reads in patches, which have to begin on 16 bytes.
+    by_address: whether it is called with the addresses of values in place of tensors.
     """
 
     function: Any
@@ -31,6 +32,7 @@ class Scheduled:
     outputs: Sequence[Value]
     sizes: Sequence[str]
     wide: Sequence[Value] = ()
+    by_address: bool = False
 
 
 class Parameters:

@@ -91,7 +91,7 @@ class ThreadEmitter(Emitter):
     ) -> None:
         super().__init__(code, flat, sizes, rows, Lanes(None, 1))
         self.integer = integer
-        self._guard_depth = IN_THREADS
+        self.outermost = IN_THREADS
         self.registers: dict[tuple[Value, tuple[Index, ...]], tuple[Any, Index]] = {}
 
     def register(self, dtype: str) -> str:

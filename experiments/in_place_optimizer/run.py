@@ -56,15 +56,17 @@ class Given(torch.autograd.Function):
 
 
 class Tensors(nn.Module):
-    """A hundred tensors, and a loss whose gradients are what it is given."""
+    """A hundred tensors, and a loss whose gradients are known."""
 
     def __init__(self) -> None:
         super().__init__()
         sizes = [(256, 64), (64,), (128, 128), (128,)] * 25
         self.tensors = nn.ParameterList([nn.Parameter(torch.randn(size)) for size in sizes])
+        for n, size in enumerate(sizes):
+            self.register_buffer(f"gradient{n}", torch.randn(size))
 
-    def forward(self, *gradients: torch.Tensor) -> torch.Tensor:
-        return Given.apply(*self.tensors, *gradients)
+    def forward(self) -> torch.Tensor:
+        return Given.apply(*self.tensors, *self.buffers())
 
 
 def mlp() -> Made:
@@ -106,8 +108,7 @@ def ppo() -> Made:
 
 def update() -> Made:
     torch.manual_seed(0)
-    module = Tensors()
-    return module, tuple(torch.randn_like(p) for p in module.tensors), {}, lambda loss: loss
+    return Tensors(), (), {}, lambda loss: loss
 
 
 MADE: dict[str, Callable[[], Made]] = {
@@ -166,19 +167,37 @@ def steps_of(name: str) -> tuple[Any, dict[str, Step]]:
     return compiled, steps
 
 
-def difference(name: str) -> float:
-    """How far the parameters are apart after some steps, by the largest element."""
+def trained(step: Step) -> None:
+    """Some steps, each with random numbers of its own."""
+    for seed in range(STEPS):
+        torch.manual_seed(seed)
+        step()
+
+
+def apart(one: nn.Module, other: nn.Module) -> float:
+    """How far parameters are apart, by the largest element."""
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return max(float((a - b).detach().abs().max()) for a, b in pairs)
+
+
+def differences(name: str) -> list[Record]:
+    """How far the parameters are from eager's after some steps; of an update alone, how far both are from float64's."""
     made = MADE[name]()
     eager: Made = copy.deepcopy(made[:3]) + made[3:]  # type: ignore[assignment]
-    optimizer = adamw(eager[0], fused=False)
-    _, mine = bridge_step(made)
-    step = plain_step(eager, lambda m: m, optimizer, optimizer.step)
-    for seed in range(STEPS):
-        for call in (mine, step):
-            torch.manual_seed(seed)
-            call()
-    pairs = zip(made[0].parameters(), eager[0].parameters(), strict=True)
-    return max(float((a - b).detach().abs().max()) for a, b in pairs)
+    exact: Made = copy.deepcopy(made[:3]) + made[3:]  # type: ignore[assignment]
+    trained(bridge_step(made)[1])
+    trained(eager_step(eager))
+    found = [Measure("difference", (apart(made[0], eager[0]),), "", "bridge", name)]
+    if name == "update":
+        trained(eager_step((exact[0].double(), *exact[1:])))
+        for target, (module, *_) in {"bridge": made, "eager": eager}.items():
+            found.append(Measure("difference from float64", (apart(module, exact[0]),), "", target, name))
+    return list(found)
+
+
+def eager_step(made: Made) -> Step:
+    optimizer = adamw(made[0], fused=False)
+    return plain_step(made, lambda m: m, optimizer, optimizer.step)
 
 
 def repeated(step: Step, times: int) -> Step:
@@ -191,7 +210,7 @@ def repeated(step: Step, times: int) -> Step:
 
 def measured(name: str, rounds: int) -> list[Record]:
     """All that is measured of one model."""
-    records: list[Record] = [Measure("difference", (difference(name),), "", "bridge", name)]
+    records = differences(name)
     compiled, steps = steps_of(name)
     for step in steps.values():
         repeated(step, 3)()

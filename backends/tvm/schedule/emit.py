@@ -311,13 +311,19 @@ class Emitter:
         Rows do so too, but TVM takes it away where the branch that reads is taken for indices inside alone; in lanes
         both branches are computed.
         """
-        offset = load.value.offset(load.index)
-        where = self.index(offset)
-        if not any(isinstance(atom, Data) for atom in offset.atoms()):
-            return where
-        width = lanes_of(where)
-        last = self.wide(self.index(load.value.reach - 1), width)
-        return tirx.Max(tirx.Min(where, last), self.wide(self.number(0), width))
+        value = load.value
+        by_data = [d for d, index in enumerate(load.index) if any(isinstance(atom, Data) for atom in index.atoms())]
+        where = self.index(value.offset(tuple(Index({}) if d in by_data else i for d, i in enumerate(load.index))))
+        for d in by_data:
+            at, last = self.index(load.index[d]), self.index(value.shape[d] - 1)
+            width = lanes_of(at)
+            held = tirx.Max(tirx.Min(at, self.wide(last, width)), self.wide(self.number(0), width))
+            moved = self._combined(tirx.Mul, held, self.index(value.strides[d]))
+            if isinstance(where, tirx.Ramp) and width == 1:  # neighbours stay neighbours
+                where = tirx.Ramp(where.base + moved, where.stride, self.width)
+            else:
+                where = self._combined(tirx.Add, where, moved)
+        return where
 
     def index(self, index: Index) -> Any:
         """An index as an expression; as wide as the lanes where the vector axis or data that varies is in it."""

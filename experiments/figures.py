@@ -114,7 +114,7 @@ def corpus(library: bool) -> Callable[[Path], list[Line]]:
     return make
 
 
-def conformance(dtype: str) -> Callable[[Path], list[Line]]:
+def conformance(dtype: str, database: str = "OpInfo") -> Callable[[Path], list[Line]]:
     def make(file: Path) -> list[Line]:
         from experiments.conformance import summary
 
@@ -123,10 +123,10 @@ def conformance(dtype: str) -> Callable[[Path], list[Line]]:
         without = sum(verdict in (summary.GENERATED, summary.WITH_LIBRARY, summary.NOTHING) for verdict in ended)
         captured = without + sum(verdict == summary.WITH_FALLBACK for verdict in ended)
         told = f"{wrong} wrong; {without} of {captured} captured ones without any fallback"
-        command = "python -m experiments.conformance.run" + (
-            "" if dtype == "float32" else f" --dtype {dtype} --samples 2"
-        )
-        return [Line(f"torch's own OpInfo samples in {dtype}, {len(ended)} entries", told, file, command)]
+        more = "" if dtype == "float32" else f" --dtype {dtype} --samples 2"
+        more += "" if database == "OpInfo" else " --modules"
+        command = f"python -m experiments.conformance.run{more}"
+        return [Line(f"torch's own {database} samples in {dtype}, {len(ended)} entries", told, file, command)]
 
     return make
 
@@ -186,6 +186,7 @@ SOURCES: dict[Path, Callable[[Path], list[Line]]] = {
     EXPERIMENTS / "coverage" / "results" / "corpus_generated.jsonl.gz": corpus(False),
     EXPERIMENTS / "conformance" / "results" / "opinfo_float32.jsonl": conformance("float32"),
     EXPERIMENTS / "conformance" / "results" / "opinfo_bfloat16.jsonl": conformance("bfloat16"),
+    EXPERIMENTS / "conformance" / "results" / "moduleinfo_float32.jsonl": conformance("float32", "ModuleInfo"),
     EXPERIMENTS / "benchmark" / "results" / "benchmark.jsonl": benchmark,
     EXPERIMENTS / "host_overhead" / "results" / "host_overhead.jsonl": host_overhead,
     EXPERIMENTS / "in_place_optimizer" / "results" / "in_place_optimizer.jsonl": whole_step,

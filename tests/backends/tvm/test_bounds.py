@@ -87,9 +87,9 @@ def test_a_step_with_a_wrong_label_changes_nothing() -> None:
     x, labels = torch.randn(5, 3), torch.tensor([0, 1, 2, 3, 3])
     for _ in range(3):
         step(x, labels)
-    before = [p.clone() for p in (*model.parameters(), *(s["exp_avg"] for s in optimizer.state.values()))]
+    held = [*model.parameters(), *(v for s in optimizer.state.values() for v in s.values())]
+    before = [tensor.clone() for tensor in held]
     with pytest.raises(IndexError, match="nll_loss"):
         step(x, labels + 1)
-    after = (*model.parameters(), *(s["exp_avg"] for s in optimizer.state.values()))
-    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(before, held, strict=True))
     assert step(x, labels).isfinite()

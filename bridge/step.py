@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ def compile_step(
     clip_norm: float | None = None,
     clip_value: float | None = None,
     keep_grads: bool = False,
+    scaler: torch.amp.GradScaler | None = None,
     dynamic: bool | None = None,
     fallback: Sequence[str] | None = None,
     library: bool = True,
@@ -57,11 +59,13 @@ def compile_step(
 
     clip_norm, clip_value: clip the gradients before the update, as `torch.nn.utils.clip_grad_norm_` and
         `clip_grad_value_` do.
+    scaler: scale the loss by it, and the gradients back before they are clipped; it may leave a step out, and is updated
+        after each.
     The other arguments are those of `compile`.
 
     What is no single graph, such as a model with a graph break or with hooks on gradients, is run by `compile` and the
-    optimizer's own step, with an event. Gradient scalers are not supported. Raises NotCompilable for what is no module
-    or no optimizer, and what `compile` raises.
+    optimizer's own step, with an event; so is what a scaler is given for, and an optimizer that calls the loss itself.
+    Raises NotCompilable for what is no module or no optimizer, and what `compile` raises.
     """
     chosen = chosen_options(target, dynamic, fallback, library, partitioner, options)
     module = checked(model)
@@ -71,7 +75,9 @@ def compile_step(
         raise NotCompilable(f"{type(optimizer).__name__} is no torch.optim.Optimizer")
     if clip_norm is not None and clip_value is not None:
         raise BadOption("give clip_norm or clip_value, not both")
-    return TrainingStep(module, optimizer, loss_fn, chosen, Clip(clip_norm, clip_value), keep_grads)
+    if scaler is not None and wants_closure(optimizer):
+        raise BadOption("a scaler works with no optimizer that calls the loss itself")
+    return TrainingStep(module, optimizer, loss_fn, chosen, Clip(clip_norm, clip_value), keep_grads, scaler)
 
 
 @dataclass(frozen=True)
@@ -114,8 +120,10 @@ class TrainingStep(Step):
         options: Options,
         clip: Clip,
         keep_grads: bool,
+        scaler: torch.amp.GradScaler | None,
     ) -> None:
         self.model, self.optimizer, self.loss_fn = model, optimizer, loss_fn
+        self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._clip, self._keep = clip, keep_grads
         self._compilation = Compilation(options, Ledger())
         self._bridge = State(model, self.__call__, self._compilation, lambda *_: self)
@@ -176,9 +184,16 @@ class TrainingStep(Step):
         self._carried = frozenset()
 
     def _own_update(self) -> None:
+        scaler = self._scaler
         if self._clip.function is not None:
+            if scaler is not None:
+                scaler.unscale_(self.optimizer)
             self._clip.function(self._parameters())
-        self.optimizer.step()
+        if scaler is None:
+            self.optimizer.step()
+        else:
+            scaler.step(self.optimizer)
+            scaler.update()
         if not self._keep:
             self._drop_gradients()
 
@@ -194,16 +209,40 @@ class TrainingStep(Step):
 
     def _outside(self, update: bool, inputs: Any, targets: tuple[Any, ...], compiled: bool) -> torch.Tensor:
         """The step as a user writes it: the model by `compile` or as it is, torch's backward, the optimizer's step."""
-        if compiled and self._twin is None:
-            self._twin = compiled_in(self._compilation, self.model)
+        if update and wants_closure(self.optimizer):
+            return self._by_closure(inputs, targets)
         if not self._carried:
             self._drop_gradients()
-        loss = self._loss(self._twin if compiled else self.model, inputs, targets)
-        loss.backward()
+        loss = self._loss(self._compiled_model() if compiled else self.model, inputs, targets)
+        (loss if self._scaler is None else self._scaler.scale(loss)).backward()
         if update:
             self._own_update()
             self._carried = frozenset()
         return loss.detach()
+
+    def _by_closure(self, inputs: Any, targets: tuple[Any, ...]) -> torch.Tensor:
+        """The step of an optimizer that asks for the loss and its gradients as often as it likes."""
+        carried = {p: p.grad for p in self._parameters() if p in self._carried and p.grad is not None}
+
+        def closure() -> torch.Tensor:
+            for parameter in self._parameters():
+                parameter.grad = carried[parameter].clone() if parameter in carried else None
+            loss = self._loss(self._compiled_model(), inputs, targets)
+            loss.backward()
+            if self._clip.function is not None:
+                self._clip.function(self._parameters())
+            return loss
+
+        loss: Any = self.optimizer.step(closure)
+        if not self._keep:
+            self._drop_gradients()
+        self._carried = frozenset()
+        return loss.detach()
+
+    def _compiled_model(self) -> Any:
+        if self._twin is None:
+            self._twin = compiled_in(self._compilation, self.model)
+        return self._twin
 
     # Making a program ------------------------------------------------------------------------------------------------
 
@@ -213,7 +252,7 @@ class TrainingStep(Step):
         """A program for a call like this; and the loss, where the call had to be run to make the optimizer's state."""
         modules = Modules([m for m in (self.model, self.loss_fn) if isinstance(m, nn.Module)], self.optimizer)
         loss = None
-        unfit = self._unfit(leaves, modules)
+        unfit = self._unfit(leaves, modules) or self._unfit_for_good(update)
         if unfit:
             self._tell_outside(unfit)
             return _Outside(structure, modules), None
@@ -254,6 +293,14 @@ class TrainingStep(Step):
             return "an input shows memory of the model's"
         return ""
 
+    def _unfit_for_good(self, update: bool) -> str:
+        """What it is about the step that no program can be made for; "" for nothing."""
+        if self._scaler is not None:
+            return "a scaler decides after the gradients are known whether a step is taken"
+        if update and wants_closure(self.optimizer):
+            return "the optimizer asks for the loss as often as it likes"
+        return ""
+
     def _captured(self, inputs: Any, targets: tuple[Any, ...]) -> Whole:
         """The loss and its gradients as one graph. Sizes are symbols if the options say so. Raises NotWhole."""
         if any(len(programs) >= MOST_PROGRAMS for programs in self._programs.values()):
@@ -278,10 +325,21 @@ class TrainingStep(Step):
         try:
             if hooked(self.optimizer):
                 raise NotRecorded("the optimizer has hooks, or a step of its own")
-            return write_step(whole, leaves, held, wanted)
+            return self._recorded(whole, leaves, held, wanted)
         except NotRecorded as reason:
             self._tell_outside(str(reason))
             return write_step(whole, leaves, held, replace(wanted, optimizer=None))
+
+    def _recorded(
+        self, whole: Whole, leaves: Sequence[torch.Tensor], held: Sequence[torch.Tensor], wanted: Wanted
+    ) -> StepGraph:
+        """The graph with the update, as Python computes it, or else as torch's optimizers do under a compiler."""
+        try:
+            return write_step(whole, leaves, held, wanted)
+        except NotRecorded:
+            if not any("capturable" in group for group in self.optimizer.param_groups):
+                raise
+        return write_step(whole, leaves, held, replace(wanted, on_tensors=True))
 
     def _new(self) -> frozenset[Path]:
         """The optimizer's numbers that are inputs: learning rates, and what has been seen to change."""
@@ -306,6 +364,12 @@ def hooked(optimizer: torch.optim.Optimizer) -> bool:
     own: Any = vars(optimizer).get("step")
     replaced = own is not None and not hasattr(own, "_wrapped_by_lr_sched")
     return replaced or any(map(bool, hooks_of_step(optimizer)))
+
+
+def wants_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether `optimizer.step` has to be given a function that computes the loss."""
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is closure.empty
 
 
 def called(model: Callable[..., Any], inputs: Any) -> Any:

@@ -53,7 +53,7 @@ class Wanted:
 
     optimizer: whose update follows; None to leave the gradients. parameters: those whose gradients are computed.
     carried: those to whose `.grad` they are added. keep: give the gradients back. before: is called before the update.
-    varying: the optimizer's numbers that are inputs.
+    varying: the optimizer's numbers that are inputs. on_tensors: as `record_update` has it.
     """
 
     optimizer: torch.optim.Optimizer | None
@@ -62,6 +62,7 @@ class Wanted:
     keep: bool = False
     before: Callable[[list[torch.Tensor]], object] | None = None
     varying: frozenset[Path] = frozenset()
+    on_tensors: bool = False
 
 
 def write_step(whole: Whole, leaves: Sequence[Any], held: Sequence[torch.Tensor], wanted: Wanted) -> StepGraph:
@@ -104,7 +105,13 @@ class _Writer:
         if wanted.optimizer is not None:
             with self._graph.inserting_before(self._output):
                 update = record_update(
-                    wanted.optimizer, gradients, self._graph, self._place, wanted.varying, wanted.before
+                    wanted.optimizer,
+                    gradients,
+                    self._graph,
+                    self._place,
+                    wanted.varying,
+                    wanted.before,
+                    wanted.on_tensors,
                 )
             gradients = update.gradients
             self._into.update((self._node_of[id(real)], node) for real, node in update.results)

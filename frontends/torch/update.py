@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,14 +68,16 @@ def record_update(
     place: Callable[[torch.Tensor | None, str], fx.Node],
     varying: frozenset[Path],
     before: Callable[[list[torch.Tensor]], object] | None,
+    on_tensors: bool = False,
 ) -> Update:
     """Append to `graph` what `optimizer.step()` does with these gradients of its parameters.
 
     place: an input of the graph for a tensor, or for a number (None), under a name. varying: the numbers that become
     inputs; all others are constants. before: is called with the parameters before the step, as to clip gradients.
-    Raises NotRecorded, or StateMissing.
+    on_tensors: have torch's optimizers compute with their counters as tensors, as under a compiler, rather than read them
+    as numbers and take branches by them. Raises NotRecorded, or StateMissing.
     """
-    return _Recording(optimizer, gradients, graph, place, varying).run(before)
+    return _Recording(optimizer, gradients, graph, place, varying, on_tensors).run(before)
 
 
 class _Recording:
@@ -85,8 +88,10 @@ class _Recording:
         graph: fx.Graph,
         place: Callable[[torch.Tensor | None, str], fx.Node],
         varying: frozenset[Path],
+        on_tensors: bool,
     ) -> None:
         self._optimizer = optimizer
+        self._on_tensors = on_tensors
         self._place = place
         self._varying = varying
         self._symbols = Symbols()
@@ -94,6 +99,7 @@ class _Recording:
         self._numbers = Numbers(graph, self._symbols, self._device)
         self._recorder = Recorder(graph, self._numbers)
         self._fakes: dict[torch.Tensor, torch.Tensor] = {}
+        self._wide: dict[torch.Tensor, torch.Tensor] = {}
         self._gradients = dict(gradients)
         self._inputs: list[Number] = []
 
@@ -118,7 +124,8 @@ class _Recording:
         known = {key: set(state) for key, state in copy.state.items()}
         try:
             before()
-            _plain_step(type(copy))(copy)
+            with as_compiled() if self._on_tensors else nullcontext():
+                _plain_step(type(copy))(copy)
         except Exception as error:  # a user's code, which nobody wrote for fake tensors
             if {key: set(state) for key, state in copy.state.items()} != known:
                 raise StateMissing from error
@@ -143,13 +150,15 @@ class _Recording:
             if key not in self._fakes:
                 raise NotRecorded("the optimizer has a state that belongs to no parameter")
             number = len(copy.state)
-            copy.state[self._fakes[key]] = {name: self._state(state, name, f"state_{number}_{name}") for name in state}
+            labels = {name: f"state_{number}_{name}" for name in state}
+            copy.state[self._fakes[key]] = {name: self._state(key, state, name, labels[name]) for name in state}
         return copy
 
     def _group(self, number: int, group: dict[str, Any]) -> dict[str, Any]:
         made = {key: self._entry((number, key, -1), group, value) for key, value in group.items() if key != "params"}
         made["params"] = [self._parameter(p) for p in group["params"]]
-        return {**made, **{key: value for key, value in PLAIN_LOOP.items() if key in group}}
+        plain = {**PLAIN_LOOP, "capturable": True} if self._on_tensors else PLAIN_LOOP
+        return {**made, **{key: value for key, value in plain.items() if key in group}}
 
     def _entry(self, path: Path, owner: Any, value: Any) -> Any:
         group, key, _ = path
@@ -176,13 +185,21 @@ class _Recording:
             self._recorder.know(fake.grad, node)
         return fake
 
-    def _state(self, state: dict[str, Any], name: str, label: str) -> Any:
+    def _state(self, parameter: torch.Tensor, state: dict[str, Any], name: str, label: str) -> Any:
         value = state[name]
         if isinstance(value, torch.Tensor):
-            return self._fake(value, label)
+            fake = self._fake(value, label)
+            counts = self._on_tensors and not value.dim() and parameter.dim() and value.dtype == torch.float32
+            return self._widened(value, fake) if counts else fake
         if type(value) in (int, float):
             return self._number(value, label, lambda: state[name])
         return value
+
+    def _widened(self, real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
+        """A counter in float64, as Python computes with the number that it reads of it."""
+        with self._symbols.mode, torch.no_grad(), self._recorder:
+            self._wide[real] = fake.double()
+        return self._wide[real]
 
     def _fake(self, real: torch.Tensor, name: str) -> torch.Tensor:
         if real.device != self._device:
@@ -201,7 +218,7 @@ class _Recording:
                 self._compare(real_of, (lambda fake=fake: self._optimizer.state[real_of[fake]]), name, value, found)
         for n, group in enumerate(copy.param_groups):
             for name, value in group.items():
-                if name not in PLAIN_LOOP and name != "params" and not isinstance(value, tuple | list):
+                if name not in (*PLAIN_LOOP, "capturable", "params") and not isinstance(value, tuple | list):
                     self._compare(real_of, (lambda n=n: self._optimizer.param_groups[n]), name, value, found)
         return found
 
@@ -217,16 +234,16 @@ class _Recording:
         if isinstance(before, torch.Tensor):
             fake = self._fakes[before]
             if value is not fake:
-                self._rebind(fake, value)
+                self._rebind(fake, value, fake.dtype if before not in self._wide else torch.float64)
         elif isinstance(value, torch.SymInt | torch.SymFloat):
             if not value.node.expr.is_Symbol:
                 found.append((owner, name, value.node.expr))
         elif value is not before and value != before:
             raise NotRecorded(f"the step changes {name!r} from {before!r} to {value!r}")
 
-    def _rebind(self, fake: torch.Tensor, value: Any) -> None:
+    def _rebind(self, fake: torch.Tensor, value: Any, dtype: torch.dtype) -> None:
         """A state that the step replaces by another tensor: the new value goes where the old one lies."""
-        if not isinstance(value, torch.Tensor) or value.shape != fake.shape or value.dtype != fake.dtype:
+        if not isinstance(value, torch.Tensor) or value.shape != fake.shape or value.dtype != dtype:
             raise NotRecorded("the step replaces a state by something of another kind")
         with self._symbols.mode, torch.no_grad(), self._recorder:
             fake.copy_(value)
@@ -246,6 +263,17 @@ def numbers_of(optimizer: torch.optim.Optimizer) -> dict[Path, float]:
             parts = enumerate(value) if isinstance(value, tuple | list) and key != "params" else [(-1, value)]
             found.update({(n, key, place): part for place, part in parts if type(part) is float})
     return found
+
+
+@contextmanager
+def as_compiled() -> Iterator[None]:
+    """Code that asks whether a compiler is at work is told so."""
+    asked = torch.compiler.is_compiling
+    torch.compiler.is_compiling = lambda: True
+    try:
+        yield
+    finally:
+        torch.compiler.is_compiling = asked
 
 
 def _plain_step(kind: type) -> Callable[..., Any]:

@@ -59,8 +59,8 @@ def compile_step(
 
     clip_norm, clip_value: clip the gradients before the update, as `torch.nn.utils.clip_grad_norm_` and
         `clip_grad_value_` do.
-    scaler: scale the loss by it, and the gradients back before they are clipped; it may leave a step out, and is updated
-        after each.
+    scaler: scale the loss by it, and the gradients back before they are clipped. It may leave a step out, and is
+        updated after each.
     The other arguments are those of `compile`.
 
     What is no single graph, such as a model with a graph break or with hooks on gradients, is run by `compile` and the
@@ -224,7 +224,7 @@ class TrainingStep(Step):
         """The step of an optimizer that asks for the loss and its gradients as often as it likes."""
         carried = {p: p.grad for p in self._parameters() if p in self._carried and p.grad is not None}
 
-        def closure() -> torch.Tensor:
+        def closure() -> Any:
             for parameter in self._parameters():
                 parameter.grad = carried[parameter].clone() if parameter in carried else None
             loss = self._loss(self._compiled_model(), inputs, targets)

@@ -1,4 +1,4 @@
-"""Optimizers of torch and of a user in a compiled step, against eager: twenty steps, and their states there and back."""
+"""Optimizers of torch and of a user in a compiled step, against eager: twenty steps, and states there and back."""
 
 from __future__ import annotations
 

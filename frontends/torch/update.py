@@ -74,8 +74,8 @@ def record_update(
 
     place: an input of the graph for a tensor, or for a number (None), under a name. varying: the numbers that become
     inputs; all others are constants. before: is called with the parameters before the step, as to clip gradients.
-    on_tensors: have torch's optimizers compute with their counters as tensors, as under a compiler, rather than read them
-    as numbers and take branches by them. Raises NotRecorded, or StateMissing.
+    on_tensors: have torch's optimizers compute with their counters as tensors, as under a compiler, rather than read
+    them as numbers and take branches by them. Raises NotRecorded, or StateMissing.
     """
     return _Recording(optimizer, gradients, graph, place, varying, on_tensors).run(before)
 

@@ -1,4 +1,4 @@
-"""Ops over lists of tensors, written as the op of one tensor for each: by names and schemas, so that new ones are, too."""
+"""Ops over lists of tensors, written as the op of one tensor for each: by names and schemas, so also those to come."""
 
 from __future__ import annotations
 

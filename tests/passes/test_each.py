@@ -12,6 +12,7 @@ import bridge
 from bridge.ledger import Placement, Way
 from bridge.passes.each import PREFIX, over_lists
 
+aten: Any = torch.ops.aten
 TABLE = over_lists()
 
 
@@ -49,18 +50,18 @@ def test_every_op_over_lists_is_written() -> None:
 
 def test_arguments_by_name() -> None:
     x = [torch.randn(3), torch.randn(2, 2)]
-    module = make_fx(lambda a, b: torch._foreach_add([a, b], [b.sum(), a.sum()], alpha=2), decomposition_table=TABLE)(
-        *x
-    )
-    torch.testing.assert_close(module(*x), list(torch._foreach_add(x, [x[1].sum(), x[0].sum()], alpha=2)))
+    module = make_fx(
+        lambda a, b: aten._foreach_add.List([a, b], [b.sum(), a.sum()], alpha=2), decomposition_table=TABLE
+    )(*x)
+    torch.testing.assert_close(module(*x), list(aten._foreach_add.List(x, [x[1].sum(), x[0].sum()], alpha=2)))
 
 
 def test_what_changes_lists_in_place_is_generated() -> None:
     def run(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         made = [x * 1, y * 1]
-        torch._foreach_mul_(made, 0.5)
-        torch._foreach_lerp_(made, [y.sin(), x.cos()], 0.25)
-        return torch.stack(torch._foreach_norm(made)).sum()
+        aten._foreach_mul_.Scalar(made, 0.5)
+        aten._foreach_lerp_.Scalar(made, [y.sin(), x.cos()], 0.25)
+        return torch.stack(aten._foreach_norm.Scalar(made)).sum()
 
     x, y = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
     compiled = bridge.compile(run)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from bridge.backends.tvm.schedule.emit import constant
+from bridge.backends.tvm.schedule.elements import constant
 from bridge.backends.tvm.schedule.integers import WRAPS, lanes_of, typed, wrapped
 
 NEUTRAL: Mapping[str, float] = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf"), "any": 0, "all": 1}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tvm import ir, tirx
+from tvm import tirx
 
 from bridge.backends.tvm.index import Axis, Data, Index, Quotient, Remainder, Size
 from bridge.backends.tvm.loops import Value
@@ -17,22 +17,19 @@ from bridge.backends.tvm.scalar import (
     Constant,
     Guarded,
     Load,
-    Operation,
     Position,
     Reduced,
     Scalar,
     inside,
     walk,
 )
-from bridge.backends.tvm.schedule.functions import rounded, written
+from bridge.backends.tvm.schedule.elements import constant, operation
+from bridge.backends.tvm.schedule.functions import rounded
 from bridge.backends.tvm.schedule.integers import (
-    WRAPS,
     cast,
     floor_division,
     floor_remainder,
     lanes_of,
-    typed,
-    wrapped,
 )
 from bridge.backends.tvm.schedule.keep import Kept
 from bridge.backends.tvm.schedule.vector import Lanes
@@ -376,31 +373,3 @@ class Emitter:
 def span(start: Any, width: int) -> Any:
     """The positions from `start` on, as many as there are lanes."""
     return tirx.Ramp(start, int64(1), width) if width > 1 else start
-
-
-def constant(value: Any, dtype: str) -> Any:
-    """A number as an expression."""
-    if dtype == "handle":
-        return ir.StringImm(value)
-    if dtype.startswith(("float", "bfloat")):
-        return tirx.FloatImm(dtype, float(value))
-    return tirx.IntImm(dtype, int(value))
-
-
-def operation(node: Operation, arguments: list[Any], bind: Callable[[Any], Any]) -> Any:
-    """An operation on expressions of equal width."""
-    width = max(lanes_of(a) for a in arguments)
-    if node.name == "Cast":
-        return cast(arguments[0], node.dtype)
-    if node.name == "Select":
-        return tirx.Select(*arguments)
-    own = written(node.name, node.dtype, arguments, bind)
-    if own is not None:
-        return own
-    if node.dtype in WRAPS and node.name in ("Add", "Sub", "Mul"):
-        return wrapped(node.name, *arguments)
-    if node.name in ("FloorDiv", "FloorMod") and node.dtype.startswith(("int", "uint")):
-        return (floor_division if node.name == "FloorDiv" else floor_remainder)(*arguments)
-    if "." in node.name:
-        return ir.Call(ir.Op.get(node.name), arguments, ret_ty=typed(node.dtype, width))
-    return getattr(tirx, node.name)(*arguments)

@@ -18,7 +18,8 @@ from tvm import ir, tirx
 from bridge.backends.tvm.index import Axis, Index
 from bridge.backends.tvm.loops import Value
 from bridge.backends.tvm.scalar import Constant, Load, Operation, Scalar
-from bridge.backends.tvm.schedule.emit import Code, Emitter, constant, operation
+from bridge.backends.tvm.schedule.elements import constant, operation
+from bridge.backends.tvm.schedule.emit import Code, Emitter
 from bridge.backends.tvm.schedule.integers import cast
 from bridge.backends.tvm.schedule.vector import Lanes
 

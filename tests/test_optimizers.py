@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import bridge
 from bridge.errors import BadOption
 
-from .test_compile_step import Pair, batch, network
+from .test_compile_step import Lion, Pair, batch, network
 
 optim = torch.optim
 
@@ -26,6 +26,7 @@ OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
     "adamax": lambda p: optim.Adamax(p, lr=1e-2, weight_decay=0.01),
     "nadam": lambda p: optim.NAdam(p, lr=1e-2, weight_decay=0.01, maximize=True),
     "adadelta": lambda p: optim.Adadelta(p, lr=1.0, weight_decay=0.01),
+    "lion": Lion,
 }
 
 

@@ -61,9 +61,9 @@ def bundled(items: Sequence[Item], base: Callable[[Value], Value], apart: frozen
     bundles: dict[int, list[Line]] = {}
     for number, item in enumerate(items):
         earliest = order.earliest(item)
-        line = line_of(item) if isinstance(item, Kernel) and not apart.intersection(item.nodes) else None
+        line = line_of(item) if isinstance(item, Kernel) and _is_small(item, apart) else None
         place = number
-        if line is not None and line.length < LARGE:
+        if line is not None:
             fitting = (at for at, lines in bundles.items() if at >= earliest and _takes(lines, line))
             place = next(fitting, number)
             bundles.setdefault(place, []).append(line)
@@ -71,6 +71,11 @@ def bundled(items: Sequence[Item], base: Callable[[Value], Value], apart: frozen
     taken = {id(line.kernel) for lines in bundles.values() for line in lines[1:]}
     several = {at: Bundle(tuple(lines)) for at, lines in bundles.items() if len(lines) > 1}
     return [several.get(number, item) for number, item in enumerate(items) if id(item) not in taken]
+
+
+def _is_small(kernel: Kernel, apart: frozenset[str]) -> bool:
+    elements = kernel.elements.constant
+    return elements is not None and elements < LARGE and not apart.intersection(kernel.nodes)
 
 
 def _takes(lines: Sequence[Line], line: Line) -> bool:

@@ -41,9 +41,11 @@ class Line:
 
 def line_of(kernel: Kernel) -> Line | None:
     """The kernel as a line, if it is one."""
+    length = kernel.elements.constant
+    if not length or kernel.cols:
+        return None
     nest = laid_out(nest_of(kernel))
-    length = nest.elements.constant
-    if not length or nest.reductions or nest.cols or len(nest.rows) > 1:
+    if nest.reductions or len(nest.rows) > 1:
         return None
     axis = nest.rows[0] if nest.rows else None
     written = {target: value for value, target in kernel.into.items()}

@@ -45,6 +45,7 @@ def test_twenty_steps_are_eagers_and_the_state_is_plain_torchs(name: str) -> Non
     assert pair.runs == [19]
     eager = OPTIMIZERS[name](pair.model.parameters())
     eager.load_state_dict(pair.optimizer.state_dict())
+    pair.optimizer = eager
     pair.eager_optimizer.zero_grad()
     inputs, target = batch(20)
     for model, optimizer in ((pair.model, eager), (pair.eager, pair.eager_optimizer)):

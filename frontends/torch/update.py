@@ -192,7 +192,7 @@ class _Recording:
             counts = self._on_tensors and not value.dim() and parameter.dim() and value.dtype == torch.float32
             return self._widened(value, fake) if counts else fake
         if type(value) in (int, float):
-            return self._number(value, label, lambda: state[name])
+            return self._number(value, label, lambda: self._optimizer.state[parameter][name])
         return value
 
     def _widened(self, real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:

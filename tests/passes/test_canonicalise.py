@@ -122,7 +122,8 @@ def test_aliases_go_except_where_the_caller_sees_them() -> None:
 
     x = torch.randn(3)
     given, made = canonical(program, x)
-    assert targets(given).count(aten.alias.default) == 3, "detach is traced as an alias"
+    named_alike = (aten.alias.default, aten.detach.default)  # by the series, detach is traced as the one or the other
+    assert sum(target in named_alike for target in targets(given)) == 3
     assert targets(made) == [aten.sin.default, aten.alias.default, aten.exp.default]
     result, exponential = made.module(x)
     assert torch.equal(exponential, x.sin().exp())

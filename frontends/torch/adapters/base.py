@@ -19,6 +19,7 @@ from torch._dynamo.exc import InternalTorchDynamoError, TorchDynamoException
 from torch._dynamo.types import ConvertFrameReturn
 from torch._dynamo.utils import counters
 
+from bridge.frontends.torch.adapters.dropout import leave_out_inactive
 from bridge.frontends.torch.adapters.rnn import dropout_between_layers
 from bridge.touched import TORCH
 
@@ -147,8 +148,10 @@ class Adapter:
     def rnn_tracing(self, module: fx.GraphModule) -> Iterator[None]:
         """While a graph is traced: recurrent modules keep their dropout, and LSTMs are written out.
 
-        oneDNN's op for a whole layer of an LSTM cannot be split by AOTAutograd, so it is kept out.
+        oneDNN's op for a whole layer of an LSTM cannot be split by AOTAutograd, so it is kept out. And dropout that
+        drops nothing copies nothing.
         """
+        leave_out_inactive(module)
         has_lstm = any(node.target is torch.lstm for node in module.graph.nodes)
         with dropout_between_layers(), _without_onednn() if has_lstm else nullcontext():
             yield

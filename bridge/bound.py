@@ -216,6 +216,8 @@ class BoundProgram:
             args[at] = leaves[leaf].shape[dim]  # type: ignore[index]
         for at, parameter in self._gradient_at:
             args[at] = parameter.grad
+        for parameter in self.graph.kept:
+            parameter.grad = None  # its memory may be where the new one goes
         with torch.no_grad():
             loss, *gradients = self._run(args)
         for parameter, gradient in zip(self.graph.kept, gradients):

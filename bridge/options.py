@@ -29,7 +29,8 @@ class Options:
     fuse_joint: compute the gradients in the forward where that ends in one loss, so that nothing is kept for them.
     cache: keep what was built on disk and take it from there; `bridge cache` shows where, BRIDGE_CACHE_DIR says so.
     timeout: seconds that one build in the worker may take before it counts as hung.
-    mode: "reduce-overhead" records programs on a GPU as CUDA graphs, which one call replays.
+    mode: "reduce-overhead" records programs on a GPU as CUDA graphs, which one call replays; "default" records none.
+        If not given, whole training steps are recorded, whose memory nobody else reads, and nothing else.
     denied: names of overloads that TVM is not given ("aten.gelu.default"), for experiments and bisection.
     """
 
@@ -42,7 +43,7 @@ class Options:
     cache: bool = True
     timeout: float = 300.0
     denied: tuple[str, ...] = field(default=())
-    mode: Literal["reduce-overhead"] | None = None
+    mode: Literal["default", "reduce-overhead"] | None = None
 
     def __post_init__(self) -> None:
         if self.partitioner not in ("min_cut", "default"):
@@ -53,8 +54,8 @@ class Options:
         if order[-1:] != ("eager",) or any(name not in FALLBACKS for name in order):
             names = ", ".join(map(repr, FALLBACKS))
             raise BadOption(f"fallback={self.fallback!r}: name backends among {names}, 'eager' at the end")
-        if self.mode not in (None, "reduce-overhead"):
-            raise BadOption(f"mode={self.mode!r}: choose None or 'reduce-overhead'")
+        if self.mode not in (None, "default", "reduce-overhead"):
+            raise BadOption(f"mode={self.mode!r}: choose None, 'default' or 'reduce-overhead'")
         if self.timeout <= 0:
             raise BadOption(f"timeout={self.timeout!r}: give seconds above zero")
 

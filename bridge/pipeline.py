@@ -67,8 +67,13 @@ def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGra
     graph, placement, backends = _placed(graph, options, ledger)
     lowered, built = _built(graph, placement, backends, options, ledger)
     compiled = program(lowered, built, _call_outs(graph, placement, backends, ledger), ledger)
-    replays = options.mode == "reduce-overhead" and graph.device.type == "cuda"
-    return replayed(compiled, ledger) if replays else compiled
+    return replayed(compiled, ledger) if _replays(graph, options) else compiled
+
+
+def _replays(graph: Graph, options: Options) -> bool:
+    """Whether the program is to be a CUDA graph: if asked for, and whole steps of training if nothing is said."""
+    asked = options.mode == "reduce-overhead" or (options.mode is None and bool(graph.targets))
+    return asked and graph.device.type == "cuda"
 
 
 def plan_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:

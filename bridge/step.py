@@ -16,7 +16,7 @@ from bridge.api import checked, chosen_options, compiled_in, graph_compiler
 from bridge.bound import BoundProgram, Modules, hooks_of_step
 from bridge.errors import BadOption, NotCompilable
 from bridge.frontends.torch.step import StepGraph, Wanted, write_step
-from bridge.frontends.torch.update import NotRecorded, Path, StateMissing, numbers_of
+from bridge.frontends.torch.update import NotRecorded, Path, StateMissing, bring_counts, numbers_of
 from bridge.frontends.torch.whole import NotWhole, Whole, capture_whole
 from bridge.ir.joint import Phase
 from bridge.ledger import DeadEnd, Event, Ledger
@@ -55,7 +55,9 @@ def compile_step(
 
     Parameters, buffers and the optimizer's state are written where they lie, and stay the user's: `optimizer.step()`,
     `state_dict`, `load_state_dict` and schedulers of learning rates go on working beside it. `.grad` is neither read
-    nor written, but with keep_grads, which leaves there the gradients that the update was made with.
+    nor written, but with keep_grads, which leaves there the gradients that the update was made with. On a GPU a step
+    count that the optimizer keeps on the CPU is moved to its parameter's GPU, and the whole step is replayed as one
+    CUDA graph; options={"mode": "default"} launches its kernels one by one.
 
     clip_norm, clip_value: clip the gradients before the update, as `torch.nn.utils.clip_grad_norm_` and
         `clip_grad_value_` do.
@@ -318,6 +320,7 @@ class TrainingStep(Step):
 
     def _written(self, update: bool, whole: Whole, leaves: Sequence[torch.Tensor], modules: Modules) -> StepGraph:
         """The graph of the step; without the update where that cannot be recorded, which is an event."""
+        bring_counts(self.optimizer)
         held = [*modules.tensors, *self._parameters()]
         wanted = Wanted(self.optimizer, self._parameters(), self._carried, self._keep, self._clip.function, self._new())
         if not update:

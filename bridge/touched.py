@@ -110,6 +110,7 @@ TORCH: tuple[Touched, ...] = (
         mentioned="torch/_inductor/codegen/wrapper.py",
         without="some of the speed of small graphs",
     ),
+    _called("torch._C._storage_Use_Count", "_storage_Use_Count(address)", without='mode="reduce-overhead"'),
     _called(
         "torch._inductor.standalone_compile",
         "standalone_compile(module, examples, dynamic_shapes='from_example_inputs')",

@@ -60,6 +60,9 @@ def _reinterpreted(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[i
 reinterpret: Any = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", _reinterpreted)  # type: ignore[attr-defined]
 """A tensor's memory in another shape: (tensor, size, stride, elements from its first). torch's own quick way, again."""
 
+holders: Any = getattr(torch._C, "_storage_Use_Count", None)
+"""How many tensors and others hold a storage, by its address; None where this torch does not tell."""
+
 Expr = Any
 """A Relax or a TIR expression."""
 

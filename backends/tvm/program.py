@@ -72,6 +72,7 @@ class _Writer:
         self._leaving = Counter(root_of(node) for node in tensor_outputs(lowered.graph))
         self._callouts: list[CallOut] = []
         self._in_place: set[str] = set()
+        self._written = {target: value for value, target in lowered.graph.written if value is not target}
         self._kernel_calls = 0
 
     def write(self) -> CompiledGraph:
@@ -115,7 +116,7 @@ class _Writer:
         for symbol, text in symbol_sources(placeholders).items():
             self._line(f"{symbol} = {text}")
         read = {name for step in self._built.steps for name in step.get("inputs", ())}
-        read -= {target.name for _, target in self._lowered.graph.written}  # whoever calls sees to how these lie
+        read -= {target.name for target in self._written}  # whoever calls sees to how these lie
         for node in placeholders:
             if node.name in read:
                 self._conform(node, identifier(node.name), node.meta["val"])
@@ -123,9 +124,12 @@ class _Writer:
 
     def _close(self) -> None:
         texts = [self._result(r) for r in self._lowered.graph.returned]
-        written = [
-            self._replaced(value, target) for value, target in self._lowered.graph.written if value is not target
-        ]
+        written = [self._replaced(value, target) for target, value in self._written.items()]
+        for target in (target for target in self._written if target in self._wide):
+            self._scope["copy_back"] = copied_back
+            name = identifier(target.name)
+            self._line(f"if {name} is not {name}_given:")
+            self._line(f"    copy_back({name}_given, {name})")
         if written:
             self._scope["written"] = torch.autograd.graph.increment_version
             self._line(f"written(({', '.join(written)},))")
@@ -139,7 +143,7 @@ class _Writer:
             self._line(f"copy_back({name}, {self._reference(value)})")
             self._callouts.append(CallOut(value.name, Way.LIBRARY, {"aten.copy_.default": 1}, source_line(value)))
             self._ledger.record(copy_event(self._lowered.graph, value, target))
-        return name
+        return f"{name}_given" if target in self._wide else name
 
     def _result(self, result: Any) -> str:
         if not isinstance(result, fx.Node):
@@ -227,6 +231,8 @@ class _Writer:
         """Patches are read 16 bytes at once. torch's memory begins where they can be, but a tensor need not."""
         if node in self._wide:
             name = identifier(node.name)
+            if node in self._written:
+                self._line(f"{self._define(f'{node.name}_given')} = {name}")
             self._scope[f"align_{node.name}"] = Copier(node, self._lowered, self._ledger).align
             self._line(f"if {name}.data_ptr() & {ALIGNED - 1}:")
             self._line(f"    {name} = align_{node.name}({name})")

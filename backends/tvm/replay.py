@@ -1,10 +1,11 @@
 """Run a program as a CUDA graph: recorded once it is warm, then replayed with one call for all of its kernels.
 
-A recording reads and writes the same memory each time. Parameters, buffers and what a forward pass saved are read where
-they lie; other inputs are copied to where the recording reads them. Results are given out as tensors over the memory of
-the recording, and it is replayed only when nobody holds the last ones: as long as somebody does, as when a model is
-called twice before its backward pass, the program runs as it is, in fresh memory. Small results are the user's to keep
-(losses in a list), so they are copied.
+A recording reads and writes the same memory each time. Parameters, buffers, an optimizer's state and what a forward
+pass saved are read where they lie, and updated there; other inputs are copied to where the recording reads them. It is
+made when all of these lie where they lay at the call before. Results are given out as tensors over the memory of the
+recording, and it is replayed only when nobody holds the last ones: as long as somebody does, as when a model is called
+twice before its backward pass, the program runs as it is, in fresh memory. Small results are the user's to keep (losses
+in a list), so they are copied.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
+from bridge.backends.tvm.compat import holders
 from bridge.backends.tvm.tensors import on_its_device
 from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Boxed, Graph, Role
-from bridge.ir.nodes import draws
 from bridge.ir.shapes import is_size, symbols_of, tensors_of
 from bridge.ledger import DeadEnd, Event, Ledger
 
@@ -30,9 +30,9 @@ SMALL = 1 << 20
 """Bytes up to which a result of the user's is copied out of the recording."""
 
 RECORDINGS = 4
-"""How often a program is recorded anew, when its parameters have moved, before it is left alone."""
+"""How often a program is recorded anew, or waits for that, because what it reads has moved."""
 
-IN_PLACE = (Role.PARAMETER, Role.BUFFER, Role.SAVED)
+IN_PLACE = (Role.PARAMETER, Role.BUFFER, Role.STATE, Role.SAVED)
 
 Record = Callable[[Callable[[], Sequence[Any]]], tuple[Sequence[Any], Callable[[], None]]]
 """Runs a function while it is recorded: its results, and what computes them again into the same memory."""
@@ -49,18 +49,18 @@ def replayed(compiled: CompiledGraph, ledger: Ledger) -> CompiledGraph:
 
 def unfit(graph: Graph) -> str | None:
     """Why a graph cannot be recorded."""
+    if holders is None:
+        return "this torch does not tell who holds a result"
     for node in graph.nodes:
         if is_size(node) or symbols_of(node):
             return "sizes may change from run to run"
-        if node.op == "call_function" and draws(node):
-            return f"{node.name} draws random numbers"
         if any(tensor.device.type == "cpu" for tensor in tensors_of(node)):
             return f"{node.name} has a tensor on the CPU"
     return None
 
 
 def recorded(function: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], Callable[[], None]]:
-    """A CUDA graph of a function."""
+    """A CUDA graph of a function. What it draws at random is drawn anew at each replay, as eager would go on."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         results = function()
@@ -81,39 +81,54 @@ class Replay:
         record: Record,
         borrow: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach,
     ) -> None:
+        graph = compiled.graph
         self._run: Boxed = compiled.run
-        self._borrow = borrow
-        self._compiled, self._ledger, self._record = compiled, ledger, record
-        self._in_place = [role in IN_PLACE for role in compiled.graph.inputs]
+        self._compiled, self._ledger, self._record, self._borrow = compiled, ledger, record, borrow
+        self._written = sorted({at for at in graph.targets if at is not None})
+        held = [role in IN_PLACE or at in self._written for at, role in enumerate(graph.inputs)]
+        self._still = [at for at, stays in enumerate(held) if stays]
+        self._moving = [at for at, stays in enumerate(held) if not stays]
+        self._roles = [r for r, at in zip(graph.outputs, graph.targets or [None] * len(graph.outputs)) if at is None]
         self._warm, self._left = 0, RECORDINGS
         self._given_up = ""
         self._told: set[str] = set()
-        self._inputs: list[Any] = []
-        self._places: list[int] = []
-        self._results: Sequence[Any] = ()
-        self._passed_on: list[int | None] = []
-        self._held: list[StorageWeakRef] = []
+        self._places: list[int] | None = None
+        self._last: list[int] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let go of the recording, if there is one, and of its memory."""
         self._replay: Callable[[], None] | None = None
+        self._copies: list[tuple[int, torch.Tensor]] = []
+        self._gives: list[Callable[[], Any]] = []
+        self._passed_on: list[tuple[int, int]] = []
+        self._storages: list[int] = []
+        self._counts: list[int] = []
+        self._memory: Sequence[Any] = ()
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
-        if self._warm < WARM:
-            self._warm += 1
-            return self._run(args)
         if self._given_up:
             return self._launched(args, self._given_up)
-        if self._is_held():
+        if list(map(holders, self._storages)) != self._counts:
             return self._launched(args, "results of the last replay are held while it is called again")
-        if self._replay is None or self._moved(args):
-            if not self._left:
-                self._given_up = f"its parameters have moved {RECORDINGS} times"
-                return self._launched(args, self._given_up)
-            return self._recorded(args)
-        for place, given in enumerate(args):
-            if not self._in_place[place] and given.data_ptr() != self._places[place]:
-                self._inputs[place].copy_(given)
+        places = [args[at].data_ptr() for at in self._still]
+        if places != self._places or self._replay is None:
+            return self._moved(args, places)
+        for at, copy in self._copies:
+            copy.copy_(args[at])
+        return self._replayed(args, self._replay)
+
+    def _replayed(self, args: list[Any], replay: Callable[[], None]) -> Sequence[Any]:
+        """Replay, and give out the results. An input that is passed on is the caller's own tensor."""
         self._compiled.runs[0] += 1
-        self._replay()
-        return self._given_out(args)
+        replay()
+        if self._written:
+            torch.autograd.graph.increment_version([args[at] for at in self._written])
+        results = [give() for give in self._gives]
+        for position, at in self._passed_on:
+            results[position] = args[at]
+        args.clear()
+        return results
 
     def _launched(self, args: list[Any], reason: str) -> Sequence[Any]:
         """Run the program step by step. A reason is an event, once."""
@@ -122,49 +137,55 @@ class Replay:
             self._ledger.record(_event(self._compiled.graph, reason))
         return self._run(args)
 
-    def _is_held(self) -> bool:
-        """Whether somebody still holds a result of the last replay."""
-        self._held = [reference for reference in self._held if not reference.expired()]
-        return bool(self._held)
+    # Recording -------------------------------------------------------------------------------------------------------
 
-    def _moved(self, args: Sequence[Any]) -> bool:
-        pairs = zip(args, self._places, self._in_place, strict=True)
-        return any(fixed and given.data_ptr() != place for given, place, fixed in pairs)
-
-    def _recorded(self, args: list[Any]) -> Sequence[Any]:
-        """Record, and let the recording compute this call's results."""
+    def _moved(self, args: list[Any], places: list[int]) -> Sequence[Any]:
+        """Record where everything lies as it did at the last call, else run the program as it is."""
+        settled, self._last = places == self._last, places
+        if self._warm < WARM:
+            self._warm += 1
+            return self._run(args)
+        if not self._left:
+            self._given_up = f"what it reads has moved {RECORDINGS} times"
+            self._forget()
+            return self._launched(args, self._given_up)
         self._left -= 1
-        self._replay, self._results = None, ()
-        pairs = zip(args, self._in_place, strict=True)
-        inputs = [self._borrow(given) if fixed else given.detach().clone() for given, fixed in pairs]
-        self._places = [given.data_ptr() for given in inputs]
+        return self._recorded(args, places) if settled else self._run(args)
+
+    def _recorded(self, args: list[Any], places: list[int]) -> Sequence[Any]:
+        """Record, and let the recording compute this call's results."""
+        self._forget()
+        inputs: list[Any] = list(args)
+        for at in self._still:
+            inputs[at] = self._borrow(args[at])
+        for at in self._moving:
+            inputs[at] = args[at].detach().clone()
         try:
-            results, self._replay = self._record(lambda: self._run(list(inputs)))
+            results, replay = self._record(lambda: self._run(list(inputs)))
         except RuntimeError as error:  # a call-out that waits for the GPU, or asks it for memory of its own
             self._given_up = str(error).splitlines()[0]
             return self._launched(args, self._given_up)
-        at = {id(given): place for place, given in enumerate(inputs) if self._in_place[place]}
-        self._passed_on = [at.get(id(result)) for result in results]
-        self._results = [None if place is not None else r for r, place in zip(results, self._passed_on, strict=True)]
-        self._inputs = [None if fixed else given for given, fixed in zip(inputs, self._in_place, strict=True)]
-        self._replay()
-        return self._given_out(args)
+        own = {id(inputs[at]): at for at in self._still}
+        self._passed_on = [(n, own[id(result)]) for n, result in enumerate(results) if id(result) in own]
+        passed = {n for n, _ in self._passed_on}
+        self._memory = [None if n in passed else result for n, result in enumerate(results)]
+        self._copies = [(at, inputs[at]) for at in self._moving]
+        self._gives = [given_out(result, role) for result, role in zip(self._memory, self._roles, strict=True)]
+        others = {inputs[at].untyped_storage()._cdata for at in self._still}
+        made = [r.untyped_storage()._cdata for r in self._memory if isinstance(r, torch.Tensor)]
+        self._storages = [storage for storage in made if storage not in others]
+        del results
+        self._counts = list(map(holders, self._storages))
+        self._places, self._replay = places, replay
+        return self._replayed(args, replay)
 
-    def _given_out(self, args: list[Any]) -> Sequence[Any]:
-        """The results of a replay. An input that is passed on is the caller's own tensor, with its count of changes."""
-        given = [None if place is None else args[place] for place in self._passed_on]
-        args.clear()
-        triples = zip(self._results, self._compiled.graph.outputs, given, strict=True)
-        return [self._one(result, role) if own is None else own for result, role, own in triples]
 
-    def _one(self, result: Any, role: Role) -> Any:
-        if not isinstance(result, torch.Tensor):
-            return result
-        if role is Role.OUTPUT and result.numel() * result.element_size() <= SMALL:
-            return result.clone()
-        given = torch.from_dlpack(result)
-        self._held.append(StorageWeakRef(given.untyped_storage()))
-        return given
+def given_out(result: Any, role: Role) -> Callable[[], Any]:
+    """What makes of a recording's result the one that is given to the caller."""
+    if not isinstance(result, torch.Tensor):
+        return lambda: result
+    small = role is Role.OUTPUT and result.numel() * result.element_size() <= SMALL
+    return result.clone if small else result.detach
 
 
 def _event(graph: Graph, reason: str) -> Event:

@@ -139,8 +139,6 @@ def _step(item: Item | Bundle, number: int, hardware: Hardware, functions: dict[
     if isinstance(item, Bundle):
         into, made = item.into, together.scheduled(item, "kernel")
     elif isinstance(item, Kernel):
-        if hardware.is_gpu:
-            item.into.clear()  # the threads of a block read one another's elements
         into = item.into
         made = cuda.scheduled(item, "kernel", hardware.unaligned) if hardware.is_gpu else cpu.scheduled(item, "kernel")
     elif hardware.is_gpu:

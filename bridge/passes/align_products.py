@@ -27,12 +27,12 @@ WORTH = 256
 
 def align_products(graph: Graph, ledger: Ledger) -> Graph:
     """The same graph with padded products; as it is where no product is too short."""
-    if not any(node.target is aten.mm.default and _gains(node) for node in graph.nodes):
+    if not any(_gains(node) for node in graph.nodes):
         return graph
     module = copied(graph.module)
     padded: dict[tuple[fx.Node, int, int], fx.Node] = {}
     for node in list(module.graph.nodes):
-        if node.target is aten.mm.default and _gains(node):
+        if _gains(node):
             with module.graph.inserting_before(node):
                 node.replace_all_uses_with(_product(module.graph, node, padded))
             module.graph.erase_node(node)
@@ -41,8 +41,15 @@ def align_products(graph: Graph, ledger: Ledger) -> Graph:
     return replace(graph, module=module)
 
 
+def _factors(node: fx.Node) -> tuple[fx.Node, fx.Node]:
+    left, right = node.args[-2:]
+    return left, right  # type: ignore[return-value]
+
+
 def _gains(node: fx.Node) -> bool:
-    left, right = (source.meta["val"] for source in node.args)  # type: ignore[union-attr]
+    if node.target is not aten.mm.default and not (node.target is aten.addmm.default and _adds_a_row(node)):
+        return False
+    left, right = (source.meta["val"] for source in _factors(node))
     sizes = (*left.shape, right.shape[1])
     if left.device.type != "cuda" or left.element_size() != 2 or not all(isinstance(n, int) for n in sizes):
         return False
@@ -53,19 +60,27 @@ def _gains(node: fx.Node) -> bool:
     return any(add) and rows * inner * columns > WORTH * written
 
 
+def _adds_a_row(node: fx.Node) -> bool:
+    """Whether a product is added to the same row everywhere."""
+    return node.args[0].meta["val"].shape == node.meta["val"].shape[1:]  # type: ignore[union-attr]
+
+
 def _missing(node: fx.Node) -> tuple[int, int, int]:
     """By how much rows, the inner size and columns are too short. Rows count where the left operand lies by columns."""
-    left, right = (source.meta["val"] for source in node.args)  # type: ignore[union-attr]
+    left, right = (source.meta["val"] for source in _factors(node))
     rows = -left.shape[0] % MULTIPLE if left.stride(0) == 1 else 0
     return rows, -left.shape[1] % MULTIPLE, -right.shape[1] % MULTIPLE
 
 
 def _product(graph: fx.Graph, node: fx.Node, padded: dict[tuple[fx.Node, int, int], fx.Node]) -> fx.Node:
     """The product of the padded operands, cut to size and laid out as the result was."""
-    left, right = node.args
+    left, right = _factors(node)
     rows, inner, columns = _missing(node)
-    a, b = _padded(graph, node, left, rows, inner, padded), _padded(graph, node, right, inner, columns, padded)
-    made = new_node(graph, node, aten.mm.default, (a, b))
+    operands = [_padded(graph, node, left, rows, inner, padded), _padded(graph, node, right, inner, columns, padded)]
+    if node.target is aten.addmm.default:
+        row, beside = node.args[0], (node.args[0], [0, columns], 0.0)
+        operands.insert(0, new_node(graph, node, aten.constant_pad_nd.default, beside) if columns else row)
+    made = new_node(graph, node, node.target, tuple(operands), dict(node.kwargs))
     height, width = node.meta["val"].shape
     if rows:
         made = new_node(graph, node, aten.slice.Tensor, (made, 0, 0, height))

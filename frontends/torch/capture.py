@@ -16,6 +16,7 @@ from bridge.frontends.torch.aliasing import (
     check_results,
     with_detached_results,
 )
+from bridge.frontends.torch.masks import drop_masks
 from bridge.frontends.torch.record import CaptureRecord
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
 from bridge.frontends.torch.undefined import Reached, reached_results, with_missing_gradients
@@ -86,6 +87,7 @@ class Capture:
         )
         try:
             check_results(module)
+            drop_masks(module)
             with self.adapter.rnn_tracing(module):
                 run = with_detached_results(module, aot(module, examples))
                 return with_missing_gradients(run, lambda: self._reached.get(name))

@@ -196,7 +196,7 @@ class _Writer:
         """An input for a tensor of the optimizer's, or for a number."""
         if tensor is None:
             number = sum(source.number is not None for source in self._sources)
-            return self._input(name, Role.INPUT, torch.empty(()), Source(number=number))
+            return self._input(name, Role.STATE, torch.empty(()), Source(number=number))
         if id(tensor) not in self._node_of:
             self._node_of[id(tensor)] = self._input(name, Role.STATE, tensor, Source(held=tensor))
         return self._node_of[id(tensor)]

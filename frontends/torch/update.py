@@ -249,6 +249,14 @@ class _Recording:
             fake.copy_(value)
 
 
+def bring_counts(optimizer: torch.optim.Optimizer) -> None:
+    """Bring the numbers that an optimizer keeps on the CPU, beside parameters on a GPU, to where programs can count."""
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor) and value.dim() == 0 and value.device.type == "cpu":
+                state[name] = value.to(parameter.device)
+
+
 def _at(groups: Sequence[dict[str, Any]], path: Path) -> float:
     number, key, place = path
     value = groups[number][key]
@@ -282,4 +290,4 @@ def _plain_step(kind: type) -> Callable[..., Any]:
     return step.__wrapped__ if getattr(step, "hooked", False) else step
 
 
-__all__ = ["NotRecorded", "Path", "StateMissing", "Update", "numbers_of", "record_update"]
+__all__ = ["NotRecorded", "Path", "StateMissing", "Update", "bring_counts", "numbers_of", "record_update"]

@@ -14,6 +14,7 @@ from bridge.frontends.torch.adapters.base import Frame
 from bridge.frontends.torch.aliasing import Unfit, check_inputs, check_results
 from bridge.frontends.torch.capture import own_frame
 from bridge.frontends.torch.epilogue import effect_after_graph
+from bridge.frontends.torch.masks import drop_masks
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
 from bridge.ir.joint import JointGraph, Phase, Role, copied
 
@@ -104,6 +105,7 @@ class _Capture:
         )
         try:
             check_results(module)
+            drop_masks(module)
             with self._adapter.rnn_tracing(module):
                 aot(module, examples)
         except _Traced:

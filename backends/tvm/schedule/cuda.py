@@ -43,14 +43,15 @@ WIDEST = 16
 
 def scheduled(kernel: Kernel, name: str, unaligned: Collection[str] = ()) -> Scheduled:
     """The kernel as blocks of threads. unaligned: names of values that need not begin on 16 bytes."""
-    return _Writer(gridded(laid_out(nest_of(kernel))), kernel.stored, name, unaligned).write()
+    return _Writer(gridded(laid_out(nest_of(kernel))), kernel, name, unaligned).write()
 
 
 class _Writer:
-    def __init__(self, grid: Grid, stored: Sequence[Value], name: str, unaligned: Collection[str]) -> None:
+    def __init__(self, grid: Grid, kernel: Kernel, name: str, unaligned: Collection[str]) -> None:
         self._grid, self._nest, self._name = grid, grid.nest, name
+        self._into = kernel.into
         self._code = ThreadCode()
-        self._parameters = Parameters(grid.nest, stored, self._code, MEMORY, {})
+        self._parameters = Parameters(grid.nest, kernel.stored, self._code, MEMORY, kernel.into)
         integer = self._integer()
         self._emit = ThreadEmitter(self._code, self._parameters.flat, self._parameters.sizes, grid.nest.rows, integer)
         self._emit.count(grid.nest.scalars)
@@ -58,6 +59,7 @@ class _Writer:
         self._top = max([r.level for r in grid.nest.reductions], default=0)
         self._slot = Axis("slot", Index.of(1))
         self._held, self._depth_of_row = 0, 1
+        self._own: Any = None
         self._unaligned = unaligned
         self._wide: dict[Value, None] = {}
 
@@ -89,7 +91,10 @@ class _Writer:
     # Where a thread works --------------------------------------------------------------------------------------------
 
     def _thread(self, block: Any, thread: Any, groups: Any) -> None:
-        """Find the rows of a thread, and do them. Threads without any repeat the last ones, since barriers want all."""
+        """Find the rows of a thread, and do them. Threads without any repeat the last ones, since barriers want all.
+
+        What they would write over an input were made from what others have written there: they write nothing.
+        """
         grid = self._grid
         self._share = Share(self._code, self._emit, grid, thread)
         group = block if grid.beside == 1 else block * self._number(grid.beside) + self._share.row
@@ -97,6 +102,7 @@ class _Writer:
         missing = constant is None or constant % grid.beside != 0
         beyond = group < groups if missing and (constant is None or grid.across == 1) else None
         if missing and beyond is None:
+            self._own = group < groups if self._into else None
             group = tirx.Min(group, groups - self._number(1))
         with self._code.where(beyond):
             self._place(grid.rows, self._bound(group))
@@ -137,13 +143,24 @@ class _Writer:
         for level in range(1, self._top + 1):
             reductions = [r for r in self._nest.reductions if r.level == level]
             self._walk(reductions, [s for s in self._nest.stores if s.over_columns and s.level == level - 1])
+        last = [s for s in self._nest.stores if s.over_columns and s.level == self._top]
+        if not self._into:
+            self._single()
+        if last:
+            with self._code.where(self._own):
+                self._walk([], last)
+        if self._into:  # the last walk may read what these replace
+            if last and self._grid.across > 1:
+                self._code.barrier()
+            with self._code.where(self._own):
+                self._single()
+
+    def _single(self) -> None:
+        """Store what a row has one of."""
         single = [s for s in self._nest.stores if not s.over_columns]
         if single:
             with self._code.where(self._share.is_first()):
                 self._elements([s.body for s in single], single, self._grid.in_rows)
-        last = [s for s in self._nest.stores if s.over_columns and s.level == self._top]
-        if last:
-            self._walk([], last)
 
     def _trips_held(self) -> int:
         """How many trips' part of a row stays in registers from one walk to the next: all or none."""
@@ -229,6 +246,8 @@ class _Writer:
                 take()
         for store in stores:
             if store.value in outgoing:
+                if store.value in self._into:
+                    self._wide[self._into[store.value]] = None
                 to = self._parameters.flat[store.value]
                 self._move(to, store.offset - self._place_in_patch(), outgoing[store.value], Index({}), store.value)
         self._emit.registers = {**before, **held}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -13,13 +14,30 @@ from bridge.ledger import Ledger
 from bridge.ledger.event import COPIED_BACK
 from bridge.options import Options
 from bridge.pipeline import compile_graph
+from tests.backends.tvm.emulated import emulated
 
 Function = Callable[..., tuple[torch.Tensor, ...]]
 
 
-def run(function: Function, targets: tuple[int | None, ...], *given: torch.Tensor) -> tuple[int, str]:
+@pytest.fixture(autouse=True, params=["cpu", "gpu"])
+def hardware(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Kernels for a CPU, and those for a GPU, run on the CPU."""
+    with emulated() if request.param == "gpu" else nullcontext():
+        yield
+
+
+def laid(tensor: torch.Tensor, shifted: bool) -> torch.Tensor:
+    """A copy, which begins amiss if it is shifted."""
+    if not shifted:
+        return tensor.clone(memory_format=torch.preserve_format)
+    return torch.cat([tensor.new_zeros(1), tensor.flatten()])[1:].view(tensor.shape)
+
+
+def run(
+    function: Function, targets: tuple[int | None, ...], *given: torch.Tensor, shifted: bool = False
+) -> tuple[int, str]:
     """Compile and run a function some of whose results replace inputs. How many were copied, and the program's text."""
-    args = [tensor.clone(memory_format=torch.preserve_format) for tensor in given]
+    args = [laid(tensor, shifted) for tensor in given]
     module = make_fx(function, tracing_mode="fake")(*args)
     outputs = tuple(Role.OUTPUT if at is None else Role.MUTATED for at in targets)
     graph = Graph("graph_0", Phase.STEP, module, (Role.INPUT,) * len(args), outputs, (), targets)
@@ -92,3 +110,25 @@ def test_single_elements_share_a_kernel() -> None:
     copied, source = run(counted, tuple(range(5)), *(torch.tensor(float(n)) for n in range(5)))
     assert copied == 0
     assert sum(line.strip().startswith("k") for line in source.splitlines()) == 1
+
+
+@pytest.mark.parametrize("size", [(40, 10), (7, 130), (513, 64), (2, 5)])
+def test_an_update_by_a_sum_of_columns(size: tuple[int, int]) -> None:
+    def of_bias(p: torch.Tensor, m: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        m = m * 0.9 + g.sum(0) / len(g)
+        return p - 0.1 * m / (m.square() + 1).sqrt(), m
+
+    assert run(of_bias, (0, 1), *torch.randn(2, size[1]).unbind(), torch.randn(size))[0] == 0
+
+
+@pytest.mark.parametrize("size", [(3, 33), (64, 128)])
+def test_an_update_by_the_norm_of_a_row(size: tuple[int, int]) -> None:
+    def normed(p: torch.Tensor, g: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        norm = p.square().sum(1, keepdim=True).sqrt()
+        return p * norm.reciprocal() - g, m + norm.squeeze(1) * p.amax(1)
+
+    assert run(normed, (0, 2), *torch.randn(2, *size).unbind(), torch.randn(size[0]))[0] == 0
+
+
+def test_what_begins_amiss_is_updated_too() -> None:
+    assert run(momentum, (0, 2), *torch.randn(3, 64, 32).unbind(), shifted=True)[0] == 0

@@ -83,3 +83,69 @@ def test_another_gpu_than_the_current_one() -> None:
         x = torch.randn(64, 100, device=f"cuda:{index}")
         torch.testing.assert_close(compiled(x), F.softmax(x, -1))
         assert torch.cuda.current_device() == 0
+
+
+def step_of(
+    name: str, fused: bool | None
+) -> tuple[bridge.step.TrainingStep, nn.Module, nn.Module, torch.optim.Optimizer]:
+    """A whole step of a small model, and the model and optimizer that eager trains beside it."""
+    with torch.device("cuda"):
+        model, _, _, _ = MODELS[name]()
+    model.eval()
+    eager = copy.deepcopy(model)
+    mine, own = (torch.optim.AdamW(m.parameters(), lr=1e-3, fused=fused) for m in (model, eager))
+    return bridge.compile_step(model, mine, MODELS[name]()[3]), model, eager, own
+
+
+@pytest.mark.parametrize("fused", [None, True], ids=["plain", "fused"])
+@pytest.mark.parametrize("name", ["mlp", "gpt2", "llama"])
+def test_whole_steps(name: str, fused: bool | None) -> None:
+    step, model, eager, own = step_of(name, fused)
+    with torch.device("cuda"):
+        _, args, kwargs, loss = MODELS[name]()
+    for _ in range(8):
+        own.zero_grad()
+        theirs = loss(eager(*args, **kwargs))
+        theirs.backward()
+        own.step()
+        mine = step(kwargs if kwargs else args)
+        torch.testing.assert_close(mine, theirs.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(*(list(m.parameters()) for m in (model, eager)), rtol=1e-3, atol=1e-3)
+    kinds = {event.kind for event in bridge.inspect(step).ledger}
+    assert kinds.isdisjoint({"copied back", "not recorded", "step outside", "compiler failed"}), kinds
+
+
+def test_dropout_is_drawn_anew_in_each_replay() -> None:
+    with torch.device("cuda"):
+        model = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5), nn.GELU(), nn.Linear(64, 4))
+        inputs = torch.randn(8, 32, 64)
+    found: list[list[torch.Tensor]] = []
+    for mode in ("default", "reduce-overhead"):
+        compiled = bridge.compile(model, options={"mode": mode})
+        torch.manual_seed(1)
+        found.append([])
+        for x in inputs:
+            model.zero_grad()
+            loss = compiled(x).square().mean()
+            loss.backward()
+            found[-1] += [loss.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+    torch.testing.assert_close(*found)
+    assert not compiled.ledger.select(kind="not recorded")
+
+
+def test_what_begins_amiss_is_copied_and_told() -> None:
+    compiled = bridge.compile(lambda x: x.exp() * 2)
+    x = torch.randn(4097, device="cuda")[1:]
+    torch.testing.assert_close(compiled(x), x.exp() * 2)
+    (event,) = compiled.ledger.select(kind="laid out anew")
+    assert event.bytes == 4 * 4096
+
+
+def test_what_is_held_is_not_replayed_over_and_told() -> None:
+    compiled = bridge.compile(lambda x: x.sin() * 2, options={"mode": "reduce-overhead"})
+    inputs = [torch.randn(1024, 1024, device="cuda") for _ in range(6)]
+    results = [compiled(x) for x in inputs]
+    for x, result in zip(inputs, results):
+        torch.testing.assert_close(result, x.sin() * 2)
+    (event,) = compiled.ledger.select(kind="not recorded")
+    assert "are held" in event.detail

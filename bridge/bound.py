@@ -15,6 +15,7 @@ from bridge.frontends.torch.step import StepGraph
 from bridge.frontends.torch.update import numbers_of
 from bridge.frontends.torch.whole import Whole
 from bridge.ir.compiled import CompiledGraph
+from bridge.runtime.conditions import Check, together
 from bridge.runtime.guard import Layout, Watch, ambient, watched_lists, watched_mappings
 from bridge.runtime.hooks import hooks_of
 
@@ -169,9 +170,16 @@ class BoundProgram:
         symbolic = any(source.dim is not None for source in graph.sources)
         alone = list(dict.fromkeys(leaves))
         self._layout = Layout([*alone, *self._tensors], frozenset(range(len(alone))) if symbolic else frozenset())
-        self._asks = symbolic or bool(unwatched(whole, given))
+        self._ask = self._asked(unwatched(whole, given), given, symbolic)
         self._twice = _repeated(leaves)
         self._alone = len(alone)
+
+    def _asked(self, texts: list[str], given: tuple[Any, ...], symbolic: bool) -> Check | None:
+        """What is left to check of Dynamo's guards: those that nobody else watches, or all where sizes are symbols."""
+        if not symbolic and not texts:
+            return None
+        mine = together(texts, self._whole.locals(*given), self._whole.globals) if not symbolic else None
+        return mine or self._whole.frame.check
 
     def _bind(self) -> None:
         """Look up the tensors that stay, and where the others go."""
@@ -205,7 +213,7 @@ class BoundProgram:
             return False
         if any(leaf.untyped_storage().data_ptr() in self._memory for leaf in leaves):
             return False
-        return not self._asks or self._whole.frame.check(self._whole.locals(*given()))
+        return self._ask is None or self._ask(self._whole.locals(*given()))
 
     def run(self, leaves: Sequence[torch.Tensor]) -> torch.Tensor:
         """One step. Gradients that are kept go where they belong. Gives the loss."""

@@ -393,6 +393,8 @@ def flattened(inputs: Any, targets: tuple[Any, ...]) -> tuple[list[torch.Tensor]
     """The tensors of a call in order, and what is to be the same for the same program beside them."""
     if isinstance(inputs, torch.Tensor) and all(isinstance(t, torch.Tensor) for t in targets):
         return [inputs, *targets], len(targets)
+    if type(inputs) is dict and all(isinstance(t, torch.Tensor) for t in (*inputs.values(), *targets)):
+        return [*inputs.values(), *targets], (len(targets), *inputs)
     leaves, spec = tree_flatten((dict(inputs) if isinstance(inputs, Mapping) else inputs, targets))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return tensors, (spec, [None if isinstance(leaf, torch.Tensor) else (type(leaf), leaf) for leaf in leaves])

@@ -23,7 +23,8 @@ FREE = frozenset({"Cast", "Select", "Not", "And", "Or", "EQ", "NE", "LT", "LE", 
 CHEAP = 3
 """A value that costs at most this many operations and one load is computed again rather than stored."""
 
-CHEAP_ON_A_GPU = 48
+CHEAP_ON_A_GPU, KERNELS = 48, 3
+"""On a GPU: as many operations, and in how many kernels at most those who use a value are thought to end up."""
 
 SMALLER = 8
 """How many times smaller a value has to be to count as read for nothing."""
@@ -55,7 +56,7 @@ class _Fuser:
         for step in self._steps:
             for value in _outputs(step):
                 self._producer[value] = step
-        self._costs: dict[Value, tuple[int, int]] = {}
+        self._costs: dict[Value, tuple[int, list[Value]]] = {}
         self._required = self._needed_outside()
         self._users = self._consumers()
         self._roots = self._chosen()
@@ -151,12 +152,16 @@ class _Fuser:
         if users < 2:
             return False
         if self._for_a_gpu:
-            return operations > CHEAP_ON_A_GPU or loads * users > 1 + users + loads
+            kernels = min(users, KERNELS)
+            return operations > CHEAP_ON_A_GPU or loads * kernels > 1 + kernels + loads
         return operations > CHEAP or loads > 1
 
     def _cost(self, body: Scalar, out: Value, roots: set[Value]) -> tuple[int, int]:
-        """Operations and loads of an element of `out`, counting what is inlined. Functions and guards count dear."""
-        operations, loads = 0, 0
+        """Operations and loads of an element of `out`, counting what is inlined. Functions and guards count dear.
+
+        For a GPU a value that is read several times counts as one load, since its kernel reads it once.
+        """
+        operations, loads = 0, []
         for node in walk(body):
             if isinstance(node, Operation):
                 dear = node.name in DEAR or "." in node.name
@@ -167,12 +172,14 @@ class _Fuser:
                 source = self._producer.get(node.value)
                 if isinstance(source, Computation) and node.value not in roots:
                     if node.value not in self._costs:
-                        self._costs[node.value] = self._cost(source.body, node.value, roots)
+                        self._cost(source.body, node.value, roots)
                     inner = self._costs[node.value]
-                    operations, loads = operations + inner[0], loads + inner[1]
+                    operations, loads = operations + inner[0], [*loads, *inner[1]]
                 elif node.value.numel != 1 and not (self._for_a_gpu and self._is_small(node.value, out)):
-                    loads += 1
-        return operations, loads
+                    loads.append(node.value)
+        read = list(dict.fromkeys(loads)) if self._for_a_gpu else loads
+        self._costs[out] = operations, read
+        return operations, len(read)
 
     def _is_small(self, value: Value, out: Value) -> bool:
         """Whether a value is so much smaller than another that it stays in the cache while that is computed."""

@@ -12,6 +12,7 @@ from torch._ops import OpOverload
 from bridge.passes.bags import BAGS
 from bridge.passes.batch_norm import BATCH_NORM
 from bridge.passes.each import over_lists
+from bridge.passes.logits import LOGITS
 from bridge.passes.matrices import MATRICES
 
 aten = torch.ops.aten
@@ -44,4 +45,4 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     """Core ATen's table without what is kept whole, and our own. Kept: torch takes a fifth of a second to write it."""
     table = torch.export.default_decompositions()
     kept = {op: how for op, how in table.items() if isinstance(op, OpOverload) and op not in KEPT_WHOLE}
-    return {**kept, **BAGS, **BATCH_NORM, **MATRICES, **over_lists()}
+    return {**kept, **BAGS, **BATCH_NORM, **LOGITS, **MATRICES, **over_lists()}

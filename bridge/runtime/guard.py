@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import nn
 TensorGuards: Any = getattr(torch._C._dynamo.guards, "TensorGuards", None)  # type: ignore[attr-defined]
 """torch's own check of many tensors, in C++, where this torch has it."""
 
+NUMBERS = (bool, int, float, complex)
 CONSTANTS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 """Types of which two equal values say the same."""
 
@@ -20,7 +20,8 @@ CONSTANTS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, tor
 class Watch:
     """Remembers what some mappings and lists hold. An entry counts as changed when it is another object.
 
-    Looking at all of them is one pass in C; only where that finds a difference is each entry compared.
+    Looking at all of them is one comparison of lists in C, which takes equal entries for the same. Numbers can be equal
+    and of another type, so they are looked at again; only where something differs is each entry compared by itself.
     """
 
     def __init__(self, mappings: Iterable[dict[Any, Any]], lists: Iterable[list[Any]] = ()) -> None:
@@ -29,24 +30,30 @@ class Watch:
         self._take()
 
     def _take(self) -> None:
-        self._entries = list(self._current())
-        self._sizes = self._lengths()
+        self._entries = self._current()
+        found = [(n, at) for n, held in enumerate(self._entries) for at, e in enumerate(held) if isinstance(e, NUMBERS)]
+        self._places = found
+        self._numbers = [self._entries[n][at] for n, at in found]
 
-    def _current(self) -> Iterable[Any]:
-        return chain(chain.from_iterable(map(dict.values, self._mappings)), chain.from_iterable(self._lists))
-
-    def _lengths(self) -> list[int]:
-        return [*map(len, self._mappings), *map(len, self._lists)]
+    def _current(self) -> list[list[Any]]:
+        return [*map(list, map(dict.values, self._mappings)), *map(list, self._lists)]
 
     def same(self) -> bool:
-        """Whether every entry is the object that it was."""
-        return self._sizes == self._lengths() and all(map(is_, self._current(), self._entries))
+        """Whether every entry is the object that it was, or equal to it and no number."""
+        now = self._current()
+        try:
+            if now != self._entries:
+                return False
+        except Exception:  # entries that cannot be compared, such as tensors, are not the same ones
+            return False
+        return all(map(is_, [now[n][at] for n, at in self._places], self._numbers))
 
     def alike(self) -> bool:
         """Whether every entry is what it was, or equal to it. If so, it is remembered as it is."""
-        if self._sizes != self._lengths():
+        now = self._current()
+        if list(map(len, now)) != list(map(len, self._entries)):
             return False
-        if not all(map(_alike, self._current(), self._entries)):
+        if not all(all(map(_alike, held, known)) for held, known in zip(now, self._entries)):
             return False
         self._take()
         return True

@@ -39,14 +39,14 @@ def class_scores(output: Any) -> torch.Tensor:
     count = scores.shape[1]
     if scores.dim() > 2:
         scores = scores.flatten(2).transpose(1, 2).reshape(-1, count)
-    return F.cross_entropy(scores, torch.arange(len(scores)) % min(10, count))
+    return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device) % min(10, count))
 
 
 def last_scores(output: Any) -> torch.Tensor:
     """Cross-entropy of (…, classes) against the classes counted through."""
     scores = first(output)
     scores = scores.reshape(-1, scores.shape[-1])
-    return F.cross_entropy(scores, torch.arange(len(scores)) % scores.shape[-1])
+    return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device) % scores.shape[-1])
 
 
 def distance(output: Any) -> torch.Tensor:

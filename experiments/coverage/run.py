@@ -30,6 +30,7 @@ def main(
     jobs: Annotated[int, typer.Option(help="Models at a time.")] = 1,
     limit: Annotated[float, typer.Option(help="Seconds that a model may take.")] = 300.0,
     file: Annotated[Path | None, typer.Option(help="The file of results.")] = None,
+    device: Annotated[str, typer.Option(help="Where the models are, cpu or cuda.")] = "cpu",
 ) -> None:
     """Train a step of each model of the corpus and tell what is wrong, what fell back and what was not captured."""
     chosen = list(names or MODELS)
@@ -44,7 +45,7 @@ def main(
     if again:
         forget(file, chosen)
     known = verdicts(read(file).records)
-    more = [] if library else ["--no-library"]
+    more = [*([] if library else ["--no-library"]), *([] if device == "cpu" else ["--device", device])]
     sweep(
         [name for name in chosen if name not in known],
         lambda name, children: measured_apart("experiments.coverage.step", name, more, limit, children),

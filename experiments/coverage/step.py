@@ -1,6 +1,6 @@
 """One training step of one model of the corpus, through eager and through the bridge, as the records of a ledger file.
 
-python -m experiments.coverage.step hf_gpt2 out.jsonl [--no-library]
+python -m experiments.coverage.step hf_gpt2 out.jsonl [--no-library] [--device cuda]
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def taken(module: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
         gradients=copies({name: tensor.grad for name, tensor in wanted if tensor.grad is not None}),
         buffers=copies(dict(module.named_buffers())),
         others={name: type(leaf).__name__ for name, leaf in leaves.items() if name not in tensors},
-        generator=torch.get_rng_state(),
+        generator=torch.get_rng_state() if value.device.type == "cpu" else torch.cuda.get_rng_state(),
         tangents=tangents(output, loss),
         seconds=seconds,
     )
@@ -244,9 +244,24 @@ def audited(name: str, module: Any, args: Any, kwargs: Any, given: Tensors) -> l
     return [*outside, *(Measure(what, (float(count),), "", BRIDGE, name) for what, count in counts.items())]
 
 
-def measured(name: str, library: bool = True) -> list[Record]:
+def placed(made: Made, device: str) -> Made:
+    """A model and its arguments on a device."""
+    module, args, kwargs, loss = made
+    args, kwargs = tree_map(
+        lambda leaf: moved(leaf, device) if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs)
+    )
+    return module.to(device), args, kwargs, loss
+
+
+def moved(tensor: Any, device: str) -> Any:
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
+    return tensor.detach().to(device).requires_grad_(tensor.requires_grad)
+
+
+def measured(name: str, library: bool = True, device: str = "cpu") -> list[Record]:
     """All that is to be told of a model: what is wrong, how its nodes ran, what was met, and how long it took."""
-    made = MODELS[name]()
+    made = MODELS[name]() if device == "cpu" else placed(MODELS[name](), device)
     eager = eager_steps(made)
     module, args, kwargs, loss = made
     compiled = bridge.compile(module, library=library)
@@ -287,10 +302,12 @@ def main() -> None:
     parser.add_argument("name", choices=MODELS, metavar="NAME")
     parser.add_argument("file", type=Path)
     parser.add_argument("--no-library", dest="library", action="store_false")
+    parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
+    torch.backends.cudnn.allow_tf32 = False  # convolutions in float32, as they are compared
     warnings.filterwarnings("ignore")  # the packages' own: deprecations, and advice on what to install
     try:
-        records = measured(given.name, given.library)
+        records = measured(given.name, given.library, given.device)
     except Exception as error:
         records = [raised(given.name, error)]
     write(given.file, records)

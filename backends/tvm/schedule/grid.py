@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bridge.backends.tvm.index import Axis, Index, product
+from bridge.backends.tvm.index import Axis, Index, below, product
 from bridge.backends.tvm.scalar import Guarded, Load, Scalar, inside, walk
 from bridge.backends.tvm.schedule.nest import Nest
 from bridge.backends.tvm.schedule.vector import width
@@ -31,6 +31,9 @@ MANY = 1 << 18
 
 LARGE = 8
 """A value counts as large if the largest is at most so many times its size."""
+
+LEAST, BLOCKS = 4, 64
+"""Rows beside one another at least, and blocks for which more of them wait."""
 
 SHORT = 8
 """Columns up to which one thread walks over them alone."""
@@ -143,6 +146,8 @@ def _by_rows(groups: int | None, columns: int | None) -> tuple[int, int]:
     if groups is None:
         return 8, 1
     beside = min(WARP, _power(groups))
+    while beside > LEAST and groups < BLOCKS * beside:
+        beside //= 2
     if columns is None:
         return 8, beside
     if groups >= MOST * 128 and columns <= 4 * OWN:
@@ -180,8 +185,17 @@ def is_whole(offset: Index, patch: Axis) -> bool:
     return all(factor % width == 0 for monomial, factor in offset.terms.items() if monomial != (patch,))
 
 
+def _safe(branch: Scalar) -> list[Load]:
+    """The loads of a guarded branch that are within bounds anyway, as those of a matrix that is cut and padded."""
+    loads = [node for node in walk(branch) if isinstance(node, Load)]
+    return [load for load in loads if all(map(below, load.index, load.value.shape))]
+
+
 def unconditional(roots: Sequence[Scalar]) -> list[Load]:
-    """The loads that are made whatever the data: those under no guard. Those inside indices come first."""
+    """The loads that can be made whatever the data: those under no guard, and those that are within bounds without.
+
+    Those inside indices come first.
+    """
     found: dict[tuple, Load] = {}
     seen: set[int] = set()
     pending: list[tuple[Scalar, bool]] = [(root, False) for root in reversed(roots)]
@@ -194,6 +208,8 @@ def unconditional(roots: Sequence[Scalar]) -> list[Load]:
             seen.add(id(node))
             if isinstance(node, Load):
                 pending.append((node, True))
-            needs = [node.condition] if isinstance(node, Guarded) else [*node.operands, *inside(node)]
+            needs = [*node.operands, *inside(node)]
+            if isinstance(node, Guarded):
+                needs = [node.condition, *(load for branch in (node.then, node.otherwise) for load in _safe(branch))]
             pending.extend((need, False) for need in reversed(needs))
     return list(found.values())

@@ -23,8 +23,9 @@ THREADS = 1 << 18
 HEAVY = 1 << 18
 """Elements from which on a reduction should keep all of them busy."""
 
-BLOCK, OWN, WARPS = 1024, 16, 8
-"""Threads of a block at most, terms of one of them at least, and how many threads share a result in a column."""
+BLOCK, OWN, WARPS, PATCH = 1024, 16, 8, 4
+"""Threads of a block at most, terms of one of them at least, how many threads share a result in a column, and how many
+such results a thread has a part in."""
 
 Choice = Callable[[Computation], tuple[Axis, int] | None]
 """Which axis of a reduction is split into how many parts."""
@@ -49,7 +50,7 @@ def for_gpu(step: Computation) -> tuple[Axis, int] | None:
     if not results or not terms or results * terms < HEAVY:
         return None
     in_rows = not _is_along(step)
-    sharing, least = (WARPS, 4 * WARPS) if in_rows else (min(BLOCK, max(1, terms // OWN)), BLOCK)
+    sharing, least = (WARPS // PATCH, 4 * WARPS) if in_rows else (min(BLOCK, max(1, terms // OWN)), BLOCK)
     wanted = min(THREADS // (results * sharing), terms // least)
     if wanted < 2:
         return None

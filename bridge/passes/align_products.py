@@ -76,7 +76,10 @@ def _product(graph: fx.Graph, node: fx.Node, padded: dict[tuple[fx.Node, int, in
     """The product of the padded operands, cut to size and laid out as the result was."""
     left, right = _factors(node)
     rows, inner, columns = _missing(node)
-    operands = [_padded(graph, node, left, rows, inner, padded), _padded(graph, node, right, inner, columns, padded)]
+    operands: list[Any] = [
+        _padded(graph, node, left, rows, inner, padded),
+        _padded(graph, node, right, inner, columns, padded),
+    ]
     if node.target is aten.addmm.default:
         row, beside = node.args[0], (node.args[0], [0, columns], 0.0)
         operands.insert(0, new_node(graph, node, aten.constant_pad_nd.default, beside) if columns else row)

@@ -34,7 +34,7 @@ def test_a_padded_product_is_the_product(name: str) -> None:
     graph = Graph("graph_0", Phase.INFERENCE, module, (Role.INPUT,) * len(shapes), (Role.OUTPUT,))
     aligned = align_products(graph, Ledger())
     (product,) = [n for n in aligned.nodes if n.target in (aten.mm.default, aten.addmm.default)]
-    factors = [source.meta["val"] for source in product.args[-2:]]
+    factors = [source.meta["val"] for source in product.all_input_nodes[-2:]]
     assert all(size % 8 == 0 for factor in factors for size in factor.shape)
     result = aligned.nodes[-1].args[0]
     assert isinstance(result, fx.Node)

@@ -169,6 +169,8 @@ def _is_engines(frames: list[FrameType]) -> bool:
     """
     if type(torch._C._current_autograd_node()).__name__ in ("AccumulateGrad", "CompiledFunctionBackward"):
         return True
+    if not frames:  # the engine's own thread for a GPU, in which no Python is on the way
+        return False
     code = frames[0].f_code
     return code.co_filename.startswith(_WRAPPERS) or (code.co_name == "_make_grads" and code.co_filename == _AUTOGRAD)
 

@@ -12,6 +12,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+aten = torch.ops.aten
+
 WIDER = {
     torch.bfloat16: torch.float64,
     torch.float16: torch.float64,
@@ -30,7 +32,9 @@ class Draws(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if draws(func):
+        if func is aten.native_dropout.default:
+            self.kept.append(result[1].clone())
+        elif draws(func):
             self.kept.append(result.clone())
         return result
 
@@ -48,6 +52,8 @@ class Replayed(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._grouped_mm.default:
             return grouped_product(*args, **(kwargs or {}))
+        if func is aten.native_dropout.default:
+            return dropped(next(self._left), *args)
         result = func(*args, **(kwargs or {}))
         if draws(func):
             kept = next(self._left)
@@ -82,6 +88,13 @@ def in_float64(kept: list[torch.Tensor]) -> Iterator[None]:
 def widened(value: Any) -> Any:
     """The tensors of nested containers in float64. A tensor of which a gradient is wanted stays one."""
     return tree_map(_wider_tensor, value)
+
+
+def dropped(kept: torch.Tensor, x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """`native_dropout`, as a GPU has it, by the mask of another run."""
+    if train is False:
+        return x, kept
+    return x * kept * (0.0 if p == 1 else 1 / (1 - p)), kept
 
 
 def grouped_product(x: torch.Tensor, y: torch.Tensor, ends: torch.Tensor | None = None, *_: Any) -> torch.Tensor:

@@ -146,7 +146,7 @@ def change_last_bits(module: nn.Module, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for parameter in module.parameters():
         if parameter.dtype == torch.float32:
-            to = torch.randint(-1, 2, parameter.shape, generator=generator) * torch.inf
+            to = torch.randint(-1, 2, parameter.shape, generator=generator).to(parameter.device) * torch.inf
             parameter.copy_(torch.where(to.isnan(), parameter, torch.nextafter(parameter, to.to(parameter.dtype))))
 
 

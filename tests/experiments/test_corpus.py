@@ -173,3 +173,13 @@ def test_what_a_model_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_verdicts() -> None:
     right, wrong = (Measure("wrong results", (n,), model=name) for n, name in [(0.0, "a"), (2.0, "b")])
     assert verdicts([right, wrong]) == {"a": "right", "b": "wrong"}
+
+
+def test_a_mask_of_a_gpus_dropout_is_that_of_the_run_before() -> None:
+    x = torch.randn(40, 5)
+    with Draws() as draws:
+        first, mask = torch.native_dropout(x, 0.3, True)
+    with in_float64(draws.kept):
+        again, same = torch.native_dropout(x.double(), 0.3, True)
+    assert torch.equal(mask, same)
+    torch.testing.assert_close(again.float(), first)

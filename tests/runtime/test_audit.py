@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import bridge
-from bridge.runtime.audit import Audit, Uncaptured
+from bridge.runtime.audit import Audit, Uncaptured, _is_engines
 
 
 class Broken(nn.Module):
@@ -174,3 +174,7 @@ def test_it_prints_what_it_found() -> None:
     assert "library: 2 aten.mm.default" in text
     assert "fallback: none" in text
     assert "   4 aten.sin.default  a.py:1 in f" in text
+
+
+def test_a_call_from_the_engines_own_thread_has_no_frames_and_is_nobodys() -> None:
+    assert not _is_engines([])

@@ -16,13 +16,15 @@ from bridge.frontends.torch.capture import Capture
 from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Graph, Phase
 from bridge.ledger import DeadEnd, Event, Ledger
-from bridge.options import Options
+from bridge.options import Dynamic, Options
 from bridge.passes.decompose import decompositions
 from bridge.passes.join import joined_or, unless_one
+from bridge.passes.specialise import specialised
 from bridge.passes.split import Split, split_by
 from bridge.runtime.audit import Audit, audit
 from bridge.runtime.compiled import Compilation
 from bridge.runtime.hooks import watched
+from bridge.runtime.hot import with_hot_sizes
 from bridge.runtime.interpreter import interpreted
 from bridge.runtime.step import dry_step
 from bridge.runtime.twin import CompiledFunction, State, state_of, twin_of
@@ -41,7 +43,7 @@ def compile(
     model_or_function: Any = None,
     target: str | Mapping[str, Any] = "tvm",
     *,
-    dynamic: bool | None = None,
+    dynamic: Dynamic = None,
     fallback: Sequence[str] | None = None,
     library: bool = True,
     partitioner: Literal["min_cut", "default"] = "min_cut",
@@ -53,6 +55,9 @@ def compile(
     A module comes back as a module that shares its parameters, buffers, hooks and every other attribute; a function as
     a callable. Both offer `.ledger`, `.placement` and `.explain()`. Without a first argument this is a decorator.
 
+    dynamic: which sizes are symbols: True for all of inputs, False for none, so that each size is compiled apart; None
+        for those that are marked (`torch._dynamo.mark_dynamic`) or were seen to change; "hot" as True, and sizes that
+        come often get a static program beside the symbolic one.
     target: "tvm"; "triton", where Triton is asked before TVM; "inductor" and "eager" for comparison; or a TVM target
         such as {"kind": "llvm", "mcpu": "core-avx2"}.
     fallback: who takes what TVM does not, in order: if not given ["triton", "inductor", "eager"] on a GPU and ["eager"]
@@ -74,7 +79,7 @@ def coverage(
     model: Any,
     *args: Any,
     loss_fn: Callable[[Any], torch.Tensor] | None = None,
-    dynamic: bool | None = None,
+    dynamic: Dynamic = None,
     library: bool = True,
     **kwargs: Any,
 ) -> Compilation:
@@ -90,7 +95,10 @@ def coverage(
     subject = checked(model)
     compilation = Compilation(Options(dynamic=dynamic, library=library), Ledger())
     check_target(compilation.options.target)
-    call = _capture(compilation, _plan_graph).compile(subject, dynamic, guard_hooks=False)
+    read_values = compilation.options.read_values
+    call = _capture(compilation, _plan_graph).compile(
+        subject, compilation.options.symbolic, guard_hooks=False, read_values=read_values
+    )
     with unchanged(subject, args, kwargs):
         dry_step(call, args, kwargs, loss_fn)
     return compilation
@@ -98,7 +106,7 @@ def coverage(
 
 def chosen_options(
     target: str | Mapping[str, Any],
-    dynamic: bool | None,
+    dynamic: Dynamic,
     fallback: Sequence[str] | None,
     library: bool,
     partitioner: Literal["min_cut", "default"],
@@ -131,11 +139,12 @@ def compiled_in(compilation: Compilation, subject: Any) -> Any:
     capture = _capture(compilation, _compile_graph)
     backend = "inductor" if options.target == "inductor" else None
     if not isinstance(subject, nn.Module):
-        call = capture.compile(subject, options.dynamic, backend=backend)
+        call = capture.compile(subject, options.symbolic, backend=backend, read_values=options.read_values)
         return CompiledFunction(State(subject, call, compilation, _compiled))
 
     def start() -> Callable[..., Any]:
-        return capture.compile(subject, options.dynamic, guard_hooks=False, backend=backend)
+        read_values = options.read_values
+        return capture.compile(subject, options.symbolic, guard_hooks=False, backend=backend, read_values=read_values)
 
     return twin_of(State(subject, watched(subject, start), compilation, _compiled))
 
@@ -169,6 +178,12 @@ def graph_compiler(compilation: Compilation, make: Make | None = None) -> Callab
     control_flow = adapter_for(torch.__version__)[0].control_flow
 
     def compile_graph(graph: Graph) -> CompiledGraph:
+        made = compile_one(graph)
+        if compilation.options.dynamic == "hot":
+            return with_hot_sizes(made, lambda sizes: compile_one(specialised(graph, sizes)).run)
+        return made
+
+    def compile_one(graph: Graph) -> CompiledGraph:
         try:
             made = (make or _compile_graph)(graph, compilation)
         except control_flow:

@@ -11,6 +11,9 @@ from bridge.errors import BadOption
 DEFAULT_ORDER: Mapping[str, tuple[str, ...]] = {"cuda": ("triton", "inductor", "eager"), "cpu": ("eager",)}
 """Who takes what TVM does not, by the kind of device. For a CPU Triton has no kernels, and Inductor compiles long."""
 
+Dynamic = bool | Literal["hot"] | None
+"""What sizes are: symbols, numbers, symbols with static programs for what comes often; None lets torch decide."""
+
 FALLBACKS = ("triton", "inductor", "eager")
 """The backends that an order of fallbacks can name."""
 
@@ -21,7 +24,8 @@ class Options:
 
     target: "tvm"; "triton", where Triton is asked first and TVM takes the rest; "inductor" or "eager"; or a TVM target
         as a string or a mapping.
-    dynamic: as in `torch.compile`: None lets torch decide, True and False force it.
+    dynamic: as in `torch.compile`: None lets torch decide, True and False force it; "hot" is True, and sizes that come
+        often get a static program of their own beside the symbolic one.
     fallback: backends that take what TVM does not, in order; the last one has to be "eager".
     library: call ATen for what a vendor's library does faster, such as larger matrix products, convolutions and
         attention; False makes TVM generate them as far as it can.
@@ -31,25 +35,28 @@ class Options:
     timeout: seconds that one build in the worker may take before it counts as hung.
     mode: "reduce-overhead" records programs on a GPU as CUDA graphs, which one call replays; "default" records none.
         If not given, whole training steps are recorded, whose memory nobody else reads, and nothing else.
+    read_values: keep in the graph what reads a number or a size out of a tensor (`item`, `nonzero`, a mask as an
+        index), as a call of ATen, where nothing branches on it; False breaks the graph there, as torch does.
     denied: names of overloads that TVM is not given ("aten.gelu.default"), for experiments and bisection.
     """
 
     target: str | Mapping[str, Any] = "tvm"
-    dynamic: bool | None = None
+    dynamic: Dynamic = None
     fallback: tuple[str, ...] | None = None
     library: bool = True
     partitioner: Literal["min_cut", "default"] = "min_cut"
     fuse_joint: bool = False
     cache: bool = True
     timeout: float = 300.0
+    read_values: bool = True
     denied: tuple[str, ...] = field(default=())
     mode: Literal["default", "reduce-overhead"] | None = None
 
     def __post_init__(self) -> None:
         if self.partitioner not in ("min_cut", "default"):
             raise BadOption(f"partitioner={self.partitioner!r}: choose 'min_cut' or 'default'")
-        if self.dynamic not in (None, True, False):
-            raise BadOption(f"dynamic={self.dynamic!r}: choose None, True or False")
+        if self.dynamic not in (None, True, False, "hot"):
+            raise BadOption(f"dynamic={self.dynamic!r}: choose None, True, False or 'hot'")
         order = self.order("cpu")
         if order[-1:] != ("eager",) or any(name not in FALLBACKS for name in order):
             names = ", ".join(map(repr, FALLBACKS))
@@ -58,6 +65,11 @@ class Options:
             raise BadOption(f"mode={self.mode!r}: choose None, 'default' or 'reduce-overhead'")
         if self.timeout <= 0:
             raise BadOption(f"timeout={self.timeout!r}: give seconds above zero")
+
+    @property
+    def symbolic(self) -> bool | None:
+        """Whether sizes are symbols, as torch is told."""
+        return True if self.dynamic == "hot" else self.dynamic
 
     def order(self, device: str) -> tuple[str, ...]:
         """The backends that take what TVM does not, in the order in which they are asked on a kind of device."""

@@ -315,7 +315,7 @@ class TrainingStep(Step):
         def loss(inputs: Any, targets: tuple[Any, ...]) -> torch.Tensor:
             return loss_of(called(model, inputs), loss_fn, targets)
 
-        name, dynamic = f"step_{next(self._numbers)}", self._compilation.options.dynamic
+        name, dynamic = f"step_{next(self._numbers)}", self._compilation.options.symbolic
         return capture_whole(loss, (inputs, targets), name, dynamic=dynamic or False, decompositions=decompositions())
 
     def _written(self, update: bool, whole: Whole, leaves: Sequence[torch.Tensor], modules: Modules) -> StepGraph:

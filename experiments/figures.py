@@ -164,6 +164,31 @@ def whole_step(file: Path) -> list[Line]:
     ]
 
 
+def dynamic_shape(file: Path) -> list[Line]:
+    from experiments.dynamic_shape import run
+
+    records, command = read(file).records, "bridge experiment dynamic_shape"
+    served = [run.compiled_for(records, name) for name in run.MODELS]
+    sizes, again = sum(map(len, served)), sum(sum(programs[1:]) for programs in served)
+    lines = [Line("Programs compiled for further sizes after the first", f"{again} for {sizes} sizes", file, command)]
+    shares = run.shares(records, run.STATIC)
+    if shares:
+        told = f"{geometric_mean(shares):.2f} in the geometric mean"
+        lines.append(Line("Training step with symbolic sizes, of a static program's", told, file, command))
+    return lines
+
+
+def dynamic_batch(file: Path) -> list[Line]:
+    from experiments.dynamic_shape import run
+
+    command = "python -m experiments.coverage.run --dynamic-batch"
+    found = run.outcome(read(file).records)
+    told = f"{len(found.once)} of {len(found.ended)}"
+    return [
+        Line("Real models right at two batch sizes by one compilation, no dynamic-shape event", told, file, command)
+    ]
+
+
 def on_a_gpu(file: Path) -> list[Line]:
     ms: dict[str, dict[str, float]] = {}
     for record in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
@@ -190,6 +215,8 @@ SOURCES: dict[Path, Callable[[Path], list[Line]]] = {
     EXPERIMENTS / "benchmark" / "results" / "benchmark.jsonl": benchmark,
     EXPERIMENTS / "host_overhead" / "results" / "host_overhead.jsonl": host_overhead,
     EXPERIMENTS / "in_place_optimizer" / "results" / "in_place_optimizer.jsonl": whole_step,
+    EXPERIMENTS / "dynamic_shape" / "results" / "sizes.jsonl": dynamic_shape,
+    EXPERIMENTS / "dynamic_shape" / "results" / "corpus.jsonl.gz": dynamic_batch,
     EXPERIMENTS / "gpu" / "results" / "steps.jsonl": on_a_gpu,
 }
 

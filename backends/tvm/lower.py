@@ -14,12 +14,13 @@ from bridge.backends.tvm.bounds import Bound, bounds, outside
 from bridge.backends.tvm.compat import DTYPES, R, dtype_name, relax
 from bridge.backends.tvm.convert import convert
 from bridge.backends.tvm.kernels import pointwise
-from bridge.backends.tvm.symbols import Symbols, text_of
+from bridge.backends.tvm.symbols import Symbols
 from bridge.ir.callout import attribute, callout_inputs
 from bridge.ir.compiled import Way
 from bridge.ir.joint import Graph
 from bridge.ir.nodes import computes
 from bridge.ir.shapes import is_size
+from bridge.ir.sizes import text_of
 from bridge.ir.views import base_of, is_view
 
 CHECK = "bridge.check."
@@ -198,6 +199,8 @@ class _Lowering:
             self._bind(node, expr)
 
     def _argument(self, node: fx.Node) -> Any:
+        if isinstance(node.meta["val"], torch.SymBool):
+            return relax.ShapeExpr(self._symbols.within(node.meta["val"]))
         if is_size(node):
             return relax.ShapeExpr([self._symbols.size(node.meta["val"])])
         held = self._expr[node]

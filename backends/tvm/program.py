@@ -19,7 +19,6 @@ from bridge.backends.tvm.build import ALIGNED, Built
 from bridge.backends.tvm.compat import empty_strided, empty_strided_cuda, reinterpret, torch_dtype
 from bridge.backends.tvm.copies import copied_back, copy_event
 from bridge.backends.tvm.lower import Lowered, tensor_outputs
-from bridge.backends.tvm.symbols import text_of
 from bridge.backends.tvm.tensors import Copier, on_its_device, written_out
 from bridge.ir.callout import callout, callout_inputs
 from bridge.ir.compiled import CallOut, CompiledGraph, Way
@@ -27,6 +26,7 @@ from bridge.ir.joint import Role
 from bridge.ir.nodes import op_name
 from bridge.ir.provenance import source_line
 from bridge.ir.shapes import is_size
+from bridge.ir.sizes import solved, text_of
 from bridge.ir.views import is_view, lies_alike, root_of, shows
 from bridge.ledger import Ledger
 
@@ -68,6 +68,7 @@ class _Writer:
         self._wide = {root_of(self._nodes[n]) for s in built.steps for n in s.get("wide", ()) if n in self._nodes}
         self._lines: list[str] = []
         self._known: set[str] = set()
+        self._symbols: set[str] = set()
         self._conformed: set[str] = set()
         self._leaving = Counter(root_of(node) for node in tensor_outputs(lowered.graph))
         self._callouts: list[CallOut] = []
@@ -113,14 +114,20 @@ class _Writer:
         for name, value in (*self._built.constants.items(), *self._lowered.constants.items()):
             self._scope[self._define(name)] = value
             self._known.discard(identifier(name))
-        for symbol, text in symbol_sources(placeholders).items():
-            self._line(f"{symbol} = {text}")
+        self._know_sizes([(identifier(n.name), n.meta["val"]) for n in placeholders])
         read = {name for step in self._built.steps for name in step.get("inputs", ())}
         read -= {target.name for target in self._written}  # whoever calls sees to how these lie
         for node in placeholders:
             if node.name in read:
                 self._conform(node, identifier(node.name), node.meta["val"])
             self._align(node)
+
+    def _know_sizes(self, values: Sequence[tuple[str, Any]]) -> None:
+        """The symbolic sizes by their names, where they are first known: of inputs, or of what depends on values."""
+        for symbol, text in solved(values, self._symbols):
+            if symbol != text:
+                self._line(f"{symbol} = {text}")
+            self._symbols.add(symbol)
 
     def _close(self) -> None:
         texts = [self._result(r) for r in self._lowered.graph.returned]
@@ -191,8 +198,8 @@ class _Writer:
         name = self._define(node.name)
         self._line(f"{name} = call_{node.name}({', '.join(arguments)})  # {op_name(node)}")
         value = node.meta.get("val")
-        if isinstance(value, torch.SymInt | torch.SymFloat) and text_of(value) != name:
-            self._line(f"{text_of(value)} = {name}")
+        several = enumerate(value) if isinstance(value, tuple | list) else ()
+        self._know_sizes([(name, value), *((f"{name}[{n}]", one) for n, one in several)])
         if isinstance(value, torch.Tensor) and node.target not in COMPACT_RESULT:
             self._conform(node, name, value)
         self._align(node)
@@ -353,22 +360,6 @@ def identifier(name: str) -> str:
 def tuple_of(texts: Sequence[str]) -> str:
     """A tuple of sizes as text."""
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
-
-
-def symbol_sources(placeholders: Sequence[fx.Node]) -> dict[str, str]:
-    """Where each symbolic size can be read: a size that is an input, or the shape of an input."""
-    found: dict[str, str] = {}
-    for node in placeholders:
-        value = node.meta["val"]
-        if isinstance(value, torch.SymInt | torch.SymFloat) and value.node.expr.is_Symbol:
-            found[str(value.node.expr)] = identifier(node.name)
-    for node in placeholders:
-        value = node.meta["val"]
-        if isinstance(value, torch.Tensor):
-            for dim, size in enumerate(value.shape):
-                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                    found.setdefault(str(size.node.expr), f"{identifier(node.name)}.shape[{dim}]")
-    return found
 
 
 def _released(lines: Sequence[str], names: set[str]) -> list[str]:

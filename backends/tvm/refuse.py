@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from bridge.backends.tvm.compat import DTYPES
 from bridge.backends.tvm.serial import is_serial
@@ -13,7 +14,7 @@ from bridge.ir.backend import Refusal
 from bridge.ir.nodes import is_higher_order
 from bridge.ir.rows import asked, unsupported_argument
 from bridge.ir.schema import call_arguments
-from bridge.ir.shapes import is_size, leaves, symbols_of, tensors_of
+from bridge.ir.shapes import is_size, leaves, new_symbols_of, symbols_of, tensors_of
 from bridge.ledger import DeadEnd
 
 OWN_NAMESPACES = ("aten", "prims")
@@ -27,7 +28,7 @@ def refusal(node: fx.Node, device: torch.device = CPU) -> Refusal | None:
 
     device: where the graph's kernels run.
     """
-    if node.op != "call_function" or is_size(node):
+    if node.op != "call_function" or (is_size(node) and not reads_a_value(node)):
         return None
     if not isinstance(node.target, OpOverload):
         return of_no_overload(node)
@@ -44,14 +45,25 @@ def refusal(node: fx.Node, device: torch.device = CPU) -> Refusal | None:
         detail = f"{row.op} is converted as loops in which one step follows another, no work for a GPU"
         return coverage(detail, "serial")
     arguments = call_arguments(node)
-    detail = unsupported_argument(row.op, row.parameters, node, arguments) or asked(row.refuses, arguments)
+    try:
+        detail = unsupported_argument(row.op, row.parameters, node, arguments) or asked(row.refuses, arguments)
+    except GuardOnDataDependentSymNode as error:
+        detail = f"{row.op} is converted by a size that depends on values: {error.cond}"
+        return Refusal(DeadEnd.DYNAMIC_SHAPE, detail, "symbolic size")
     if detail:
         return coverage(detail, "row refuses")
+    if new_symbols_of(node):
+        return coverage(f"a size of the result of {row.op} depends on values", "dynamic output shape")
     symbols = symbols_of(node)
     if symbols and not row.symbolic:
         detail = f"{row.op} is not converted with symbolic sizes ({', '.join(sorted(symbols))})"
         return Refusal(DeadEnd.DYNAMIC_SHAPE, detail, "symbolic size")
     return None
+
+
+def reads_a_value(node: fx.Node) -> bool:
+    """Whether a number is read out of a tensor, as `item` does."""
+    return isinstance(node.target, OpOverload) and torch.Tag.data_dependent_output in node.target.tags
 
 
 def on_another_device(node: fx.Node, device: torch.device) -> str | None:

@@ -1,4 +1,4 @@
-"""Symbolic sizes: from torch's sympy expressions to TIR expressions and to Python text."""
+"""Symbolic sizes: from torch's sympy expressions to TIR expressions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ import sympy
 import torch
 
 from bridge.backends.tvm.compat import tirx
-from bridge.errors import BridgeError
-
-FLOOR_DIVISIONS = ("FloorDiv", "CleanDiv", "FloorToInt")
-REMAINDERS = ("Mod", "PythonMod")
-
-
-class UnknownExpression(BridgeError, ValueError):
-    """A size is given by an expression that the program has no words for."""
+from bridge.ir.sizes import FLOOR_DIVISIONS, REMAINDERS, UnknownExpression
 
 
 class Symbols:
@@ -30,6 +23,11 @@ class Symbols:
         if isinstance(value, torch.SymInt | torch.SymFloat):
             return self._expression(value.node.expr, "int64" if isinstance(value, torch.SymInt) else "float64")
         return value
+
+    def within(self, value: torch.SymBool) -> list[Any]:
+        """The symbols that a truth value depends on: Relax's shapes hold numbers alone."""
+        names = sorted(str(symbol) for symbol in value.node.expr.free_symbols)
+        return [self._variables.setdefault(name, tirx.Var(name, "int64")) for name in names]
 
     def _expression(self, expr: Any, dtype: str) -> Any:
         if isinstance(expr, sympy.Integer):
@@ -65,36 +63,3 @@ class Symbols:
         if kind == "ToFloat":
             return self._expression(expr.args[0], "float64")
         raise UnknownExpression(f"the size {expr} holds {kind}, which the program cannot compute")
-
-
-def text_of(value: Any) -> str:
-    """A size, a symbolic one too, as Python text over the names of the symbols. Raises UnknownExpression."""
-    return _text(value.node.expr) if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) else repr(value)
-
-
-def _text(expr: Any) -> str:
-    if isinstance(expr, sympy.Integer):
-        return str(int(expr))
-    if isinstance(expr, sympy.Float | sympy.Rational):
-        return repr(float(expr))
-    if isinstance(expr, sympy.Symbol):
-        return expr.name
-    kind = type(expr).__name__
-    parts = [_text(a) for a in expr.args]
-    if isinstance(expr, sympy.Add | sympy.Mul):
-        return "(" + (" + " if isinstance(expr, sympy.Add) else "*").join(parts) + ")"
-    if isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and expr.args[1] > 1:
-        return "(" + "*".join([parts[0]] * int(expr.args[1])) + ")"
-    if isinstance(expr, sympy.Pow):
-        return f"({parts[0]}**{parts[1]})"
-    if kind in FLOOR_DIVISIONS and len(parts) == 2:
-        return f"({parts[0]}//{parts[1]})"
-    if kind in REMAINDERS:
-        return f"({parts[0]} % {parts[1]})"
-    if kind in ("FloatTrueDiv", "IntTrueDiv"):
-        return f"({parts[0]}/{parts[1]})"
-    if kind == "ToFloat":
-        return f"float({parts[0]})"
-    if kind in ("Max", "Min"):
-        return f"{kind.lower()}({', '.join(parts)})"
-    raise UnknownExpression(f"the size {expr} holds {kind}, which the program cannot compute")

@@ -43,8 +43,17 @@ def is_size(node: fx.Node) -> bool:
 
 def symbols_of(node: fx.Node) -> set[str]:
     """The names of the symbolic sizes and scalars that a node reads or gives."""
+    return _symbols(fake([list(node.args), dict(node.kwargs)])) | _symbols(node.meta.get("val"))
+
+
+def new_symbols_of(node: fx.Node) -> set[str]:
+    """The names of the sizes of a node's result that nothing it reads has: they depend on values."""
+    return _symbols(node.meta.get("val")) - _symbols(fake([list(node.args), dict(node.kwargs)]))
+
+
+def _symbols(values: Any) -> set[str]:
     found: set[str] = set()
-    for value in leaves([fake([list(node.args), dict(node.kwargs)]), node.meta.get("val")]):
+    for value in leaves(values):
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):
             if isinstance(size, SYMBOLIC):
                 found.update(str(s) for s in size.node.expr.free_symbols)

@@ -64,8 +64,8 @@ def schnet() -> Made:
 
     def complete(positions: torch.Tensor, batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """All pairs; the package's own graph by radius would need torch-cluster."""
-        atoms = torch.arange(12)
-        pairs = torch.stack([atoms.repeat_interleave(12), atoms.repeat(12)])
+        atoms = torch.arange(len(positions))
+        pairs = torch.stack([atoms.repeat_interleave(len(positions)), atoms.repeat(len(positions))])
         pairs = pairs[:, pairs[0] != pairs[1]]
         return pairs, (positions[pairs[0]] - positions[pairs[1]]).norm(dim=-1)
 

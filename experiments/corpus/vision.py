@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from experiments.corpus.registry import Loss, Made, register
-from experiments.corpus.steps import class_scores, images, last_scores, sum_of_losses
+from experiments.corpus.steps import class_scores, counted_through, images, last_scores, sum_of_losses
 
 
 def torchvision_classifier(name: str, size: int = 64) -> Made:
@@ -142,9 +142,8 @@ def segmentation(architecture: str) -> Made:
     import segmentation_models_pytorch as smp
 
     dice: Loss = smp.losses.DiceLoss("multiclass")
-    labels = torch.arange(2 * 64 * 64).reshape(2, 64, 64) % 3
     module = getattr(smp, architecture)("resnet18", encoder_weights=None, classes=3)
-    return module, (images(),), {}, lambda output: dice(output, labels)  # type: ignore[call-arg]
+    return module, (images(),), {}, lambda output: dice(output, counted_through(output[:, 0], 3))  # type: ignore[call-arg]
 
 
 for _name in ("Unet", "DeepLabV3Plus", "UPerNet"):
@@ -184,9 +183,8 @@ def unet3d() -> Made:
     from monai.networks.nets.unet import UNet
 
     dice = DiceCELoss(to_onehot_y=True, softmax=True)
-    labels = torch.arange(16**3).reshape(1, 1, 16, 16, 16) % 2
     module = UNet(3, 1, 2, (8, 16, 32), (2, 2), num_res_units=1)
-    return module, (torch.randn(1, 1, 16, 16, 16),), {}, lambda output: dice(output, labels)
+    return module, (torch.randn(1, 1, 16, 16, 16),), {}, lambda output: dice(output, counted_through(output[:, :1], 2))
 
 
 @register("monai_swinunetr", "monai", "medical")

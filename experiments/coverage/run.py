@@ -1,6 +1,6 @@
 """Which models of the corpus train through the bridge as they do in eager, and what of them ran elsewhere.
 
-    python -m experiments.coverage.run [NAMES] [--no-library] [--again] [--jobs 1] [--limit 300]
+    python -m experiments.coverage.run [NAMES] [--no-library] [--dynamic-batch] [--again] [--jobs 1] [--limit 300]
 
 Each model runs in a process of its own, on one thread unless OMP_NUM_THREADS says otherwise. What is found is added to
 the file of results at once, and a model that is there already is left out, so the run can be stopped and taken up.
@@ -21,11 +21,13 @@ from experiments.corpus import MODELS, SKIPPED
 from experiments.coverage.summary import print_summary, verdicts
 
 RESULTS = Path(__file__).parent / "results"
+DYNAMIC = Path(__file__).parents[1] / "dynamic_shape" / "results" / "corpus.jsonl.gz"
 
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="Models of the corpus; all if none is named.")] = None,
     library: Annotated[bool, typer.Option(help="Call ATen for matrix products, convolutions and attention.")] = True,
+    dynamic_batch: Annotated[bool, typer.Option(help="Mark the batch as dynamic and take steps at two sizes.")] = False,
     again: Annotated[bool, typer.Option(help="Measure also what the file has already.")] = False,
     jobs: Annotated[int, typer.Option(help="Models at a time.")] = 1,
     limit: Annotated[float, typer.Option(help="Seconds that a model may take.")] = 300.0,
@@ -39,7 +41,8 @@ def main(
             reason = SKIPPED.get(name, "the corpus has no such model")
             raise typer.BadParameter(f"{name}: {reason}")
     console = Console()
-    file = file or RESULTS / ("corpus.jsonl.gz" if library else "corpus_generated.jsonl.gz")
+    file = file or (DYNAMIC if dynamic_batch else RESULTS / f"corpus{'' if library else '_generated'}.jsonl.gz")
+    measure = f"experiments.coverage.{'dynamic' if dynamic_batch else 'step'}"
     if not file.exists():
         write(file, [], {"command": "python -m experiments.coverage.run", **machine()})
     if again:
@@ -48,7 +51,7 @@ def main(
     more = [*([] if library else ["--no-library"]), *([] if device == "cpu" else ["--device", device])]
     sweep(
         [name for name in chosen if name not in known],
-        lambda name, children: measured_apart("experiments.coverage.step", name, more, limit, children),
+        lambda name, children: measured_apart(measure, name, more, limit, children),
         lambda name, records: verdicts(records)[name],
         file,
         jobs,

@@ -123,21 +123,27 @@ class Eager:
     changed: Sequence[Step]
 
 
-def eager_steps(made: Made) -> Eager:
+def eager_steps(made: Made, changes: int = CHANGES) -> Eager:
     """The steps of copies of a model."""
     module, args, kwargs = copy.deepcopy(made[:3])
     with Draws() as draws:
         eager = taken(module, args, kwargs, made[3])
-    changed = []
-    for seed in range(CHANGES):
-        module, args, kwargs = copy.deepcopy(made[:3])
-        change_last_bits(module, seed)
-        changed.append(taken(module, args, kwargs, made[3]))
+    changed = changed_steps(made, changes)
     module, args, kwargs = copy.deepcopy(made[:3])
     args, kwargs = widened(args), widened(kwargs)
     with in_float64(draws.kept):
         exact = taken(module.double(), args, kwargs, made[3])
     return Eager(eager, exact, changed)
+
+
+def changed_steps(made: Made, changes: int = CHANGES) -> list[Step]:
+    """Steps of copies of a model after a change of the weights in their last bit, each by another chance."""
+    changed = []
+    for seed in range(changes):
+        module, args, kwargs = copy.deepcopy(made[:3])
+        change_last_bits(module, seed)
+        changed.append(taken(module, args, kwargs, made[3]))
+    return changed
 
 
 @torch.no_grad()
@@ -297,8 +303,8 @@ def raised(name: str, error: Exception) -> Event:
     return Event(DeadEnd.MAINTENANCE, "step", detail[:500], RAISED, source=place, model=name)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(measure: Callable[[str, bool, str], list[Record]] = measured, about: str | None = __doc__) -> None:
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=MODELS, metavar="NAME")
     parser.add_argument("file", type=Path)
     parser.add_argument("--no-library", dest="library", action="store_false")
@@ -307,7 +313,7 @@ def main() -> None:
     torch.backends.cudnn.allow_tf32 = False  # convolutions in float32, as they are compared
     warnings.filterwarnings("ignore")  # the packages' own: deprecations, and advice on what to install
     try:
-        records = measured(given.name, given.library, given.device)
+        records = measure(given.name, given.library, given.device)
     except Exception as error:
         records = [raised(given.name, error)]
     write(given.file, records)

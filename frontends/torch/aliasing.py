@@ -19,7 +19,7 @@ class Unfit(Exception):
 
 def check_results(module: fx.GraphModule) -> None:
     """Raise Unfit for a result that is a view made under no_grad of a tensor with a gradient: a leaf for autograd."""
-    for value in _results(module):
+    for value in results_of(module):
         if isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad and value._is_view():
             raise Unfit("a result is a view that was made under no_grad of a tensor that requires a gradient")
 
@@ -52,7 +52,7 @@ def with_detached_results(module: fx.GraphModule, run: Callable[..., Any]) -> Ca
 
 def detached_results(module: fx.GraphModule) -> tuple[int, ...]:
     """Positions of results that require no gradient and share memory with one that does."""
-    results = _results(module)
+    results = results_of(module)
     tensors = [value for value in results if isinstance(value, torch.Tensor)]
     with_gradient = {_memory(value) for value in tensors if value.requires_grad}
     return tuple(
@@ -102,7 +102,7 @@ def tangents(joint: JointGraph) -> list[fx.Node]:
     return [node for node, role in zip(placeholders, joint.inputs) if role is Role.TANGENT]
 
 
-def _results(module: fx.GraphModule) -> list[Any]:
+def results_of(module: fx.GraphModule) -> list[Any]:
     """The fake values of Dynamo's results, in order."""
     output = next(node for node in reversed(module.graph.nodes) if node.op == "output")
     results = output.args[0]

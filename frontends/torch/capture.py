@@ -16,6 +16,7 @@ from bridge.frontends.torch.aliasing import (
     check_results,
     with_detached_results,
 )
+from bridge.frontends.torch.marks import with_marked_results
 from bridge.frontends.torch.masks import drop_masks
 from bridge.frontends.torch.record import CaptureRecord
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
@@ -63,12 +64,15 @@ class Capture:
         dynamic: bool | None = None,
         guard_hooks: bool = True,
         backend: Callable[..., Any] | str | None = None,
+        read_values: bool = False,
     ) -> Callable[..., Any]:
         """The function, captured and compiled at its first call and whenever a guard of torch's fails.
 
         guard_hooks: compile again when a module's hooks change. backend: another one of torch.compile's than ours.
+        read_values: keep in the graph what reads numbers or sizes out of tensors.
         """
-        return self.adapter.compile(own_frame(function), backend or self.backend, dynamic, self._record, guard_hooks)
+        made, record = backend or self.backend, self._record
+        return self.adapter.compile(own_frame(function), made, dynamic, record, guard_hooks, read_values)
 
     def backend(self, module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """What Dynamo calls with each graph. Compiles forward and backward, or the inference graph."""
@@ -90,6 +94,8 @@ class Capture:
             drop_masks(module)
             with self.adapter.rnn_tracing(module):
                 run = with_detached_results(module, aot(module, examples))
+                if broken is not None:
+                    run = with_marked_results(module, run, self.adapter.mark_dynamic)
                 return with_missing_gradients(run, lambda: self._reached.get(name))
         except Unfit as reason:
             self._record.left_out(name, str(reason), module)
@@ -117,7 +123,8 @@ class Capture:
             self._keep_joint(joint)
             self._record.linked(joint)
             self._reached[name] = reached_results(joint)
-            return self._split(module, inputs, num_fwd_outputs=num_fwd_outputs, **more)
+            with self.adapter.splitting(module):
+                return self._split(module, inputs, num_fwd_outputs=num_fwd_outputs, **more)
 
         return split
 

@@ -14,11 +14,15 @@ from torch import fx
 
 from bridge.frontends.torch.aliasing import ancestors, differentiable_results, tangents
 from bridge.ir.joint import JointGraph
+from bridge.ir.shapes import is_size
 
 aten = torch.ops.aten
 
 Reached = tuple[frozenset[int], ...]
-"""For each gradient of a joint graph, in order, which of the differentiable results its input reaches."""
+"""For each gradient of a joint graph, in order, which of the differentiable results its input reaches.
+
+Only tensors are counted: autograd knows nothing of the sizes that a graph is given.
+"""
 
 
 def reached_results(joint: JointGraph) -> Reached | None:
@@ -34,10 +38,12 @@ def reached_results(joint: JointGraph) -> Reached | None:
     given = tangents(joint)
     reached = []
     for source, gradient in zip(placeholders, gradients, strict=False):
+        if is_size(source):
+            continue
         behind = ancestors(gradient) if isinstance(gradient, fx.Node) else set()
         reaches = (t in behind or source in k for t, k in zip(given, known, strict=False))
         reached.append(frozenset(n for n, reaches_it in enumerate(reaches) if gradient is not None and reaches_it))
-    comparable = len(reached) == len(gradients) and len(given) == len(results)
+    comparable = len(placeholders) - len(given) == len(gradients) and len(given) == len(results)
     if not comparable or all(not some or len(some) == len(results) for some in reached):
         return None
     return tuple(reached)

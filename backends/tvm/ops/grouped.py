@@ -7,7 +7,7 @@ from bridge.backends.tvm.kernels import loops, nest, reduction, store
 from bridge.backends.tvm.table import Accumulate, converts_when_there
 
 
-@converts_when_there("transformers.grouped_mm_fallback.default", accumulate=Accumulate.OPMATH)
+@converts_when_there("transformers.grouped_mm_fallback.default", accumulate=Accumulate.OPMATH, symbolic=True)
 def grouped_mm(input, weight, offs):
     """Group g is the rows before offs[g] that are in no group before it. Rows in no group give zeros."""
     groups, inner, columns = shape_of(weight)
@@ -21,7 +21,7 @@ def grouped_mm(input, weight, offs):
     return reduction("grouped_product", "sum", [rows, columns], [inner], element, input, weight, groups_of(rows, offs))
 
 
-@converts_when_there("transformers.grouped_mm_fallback_backward.default", accumulate=Accumulate.OPMATH)
+@converts_when_there("transformers.grouped_mm_fallback_backward.default", accumulate=Accumulate.OPMATH, symbolic=True)
 def grouped_mm_backward(input, weight, offs, grad_output):
     (rows, inner), (groups, _, columns), name = shape_of(input), shape_of(weight), dtype_of(input)
     group = groups_of(rows, offs)

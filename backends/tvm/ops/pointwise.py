@@ -51,7 +51,14 @@ def mul(x, other):
     return binary(R.multiply, x, other)
 
 
-@converts(aten.div.Tensor, aten.div.Scalar, promote=Promote.INT_TO_FLOAT, symbolic=True)
+@converts(
+    aten.div.Tensor,
+    aten.div.Scalar,
+    aten.true_divide.Tensor,
+    aten.true_divide.Scalar,
+    promote=Promote.INT_TO_FLOAT,
+    symbolic=True,
+)
 def div(x, other):
     return binary(R.divide, x, other)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -66,7 +67,9 @@ def avg_pool3d_backward(grad_output, x, kernel_size, stride, padding, ceil_mode,
     return avg_pool_gradient(grad_output, x, how)
 
 
-@converts(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default, accumulate=Accumulate.OPMATH)
+@converts(
+    aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default, accumulate=Accumulate.OPMATH, symbolic=True
+)
 def adaptive_avg_pool(x, output_size, *, sizes):
     """Window o of O over I elements reaches from floor(o·I/O) to ceil((o+1)·I/O)."""
     dims = len(output_size)
@@ -90,12 +93,12 @@ def adaptive_avg_pool(x, output_size, *, sizes):
     return compute("adaptive_avg_pool", sizes, share, summed)
 
 
-@converts(aten._adaptive_avg_pool2d_backward.default, accumulate=Accumulate.OPMATH)
+@converts(aten._adaptive_avg_pool2d_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def adaptive_avg_pool2d_backward(grad_output, x):
     return adaptive_gradient(grad_output, x, 2)
 
 
-@converts(aten._adaptive_avg_pool3d_backward.default, accumulate=Accumulate.OPMATH)
+@converts(aten._adaptive_avg_pool3d_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def adaptive_avg_pool3d_backward(grad_output, x):
     return adaptive_gradient(grad_output, x, 3)
 
@@ -300,6 +303,8 @@ def window_end(o: Expr, size: int, windows: int) -> Expr:
     return tirx.floordiv((o + 1) * size + windows - 1, windows)
 
 
-def widest(size: int, windows: int) -> int:
-    """The length of the longest window."""
+def widest(size: Any, windows: Any) -> Any:
+    """The length of the longest window, or where sizes are symbols what none is longer than."""
+    if not (isinstance(size, int) and isinstance(windows, int)):
+        return tirx.floordiv(size, windows) + 2
     return size // windows if size % windows == 0 else size // windows + 2

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from bridge.backends.tvm.compat import (
     Expr,
@@ -140,7 +141,7 @@ def put(x, index, source, accumulate):
 def no_masks_but_for_one_value(indices, values):
     """With a mask alone, and values that are the same for all that it lets through, each element is chosen alone."""
     mask, *others = indices
-    if is_mask(mask) and not others and (values.dim() == 0 or values.shape[0] == 1):
+    if is_mask(mask) and not others and (values.dim() == 0 or statically_known_true(values.shape[0] == 1)):
         return None
     return no_masks(indices)
 
@@ -248,7 +249,7 @@ def only_a_given_range(min, max):
     return None if min < max else f"min={min} with max={max}"
 
 
-@converts(aten.histc.default, accumulate=Accumulate.OPMATH, refuses=only_a_given_range)
+@converts(aten.histc.default, accumulate=Accumulate.OPMATH, refuses=only_a_given_range, symbolic=True)
 def histc(x, bins, min, max):
     """The last bin holds its upper end too; what lies outside is not counted."""
     name = dtype_of(x)
@@ -278,7 +279,7 @@ def by_flat_position(grad: Expr, x: Expr, indices: Expr, dims: int) -> Expr:
     return reshaped(written(zeros, 1, indices, grad, added), shape)
 
 
-@converts(aten.as_strided_scatter.default, refuses=only_dense)
+@converts(aten.as_strided_scatter.default, refuses=only_dense, symbolic=True)
 def as_strided_scatter(x, src, size, stride, storage_offset):
     shape = shape_of(x)
 
@@ -290,7 +291,7 @@ def as_strided_scatter(x, src, size, stride, storage_offset):
     return loops("as_strided_scatter", [(shape, dtype_of(x))], body, x, src)[0]
 
 
-@converts(aten.masked_scatter.default)
+@converts(aten.masked_scatter.default, symbolic=True)
 def masked_scatter(x, mask, source):
     """The next element of source for every True, in order."""
     shape, flat = broadcast_shape(shape_of(x), shape_of(mask)), reshaped(source, [numel(source)])
@@ -310,7 +311,7 @@ def masked_scatter(x, mask, source):
     return loops("masked_scatter", [(shape, dtype_of(x)), ([1], "int64")], body, x, mask, flat)[0]
 
 
-@converts(aten.masked_scatter_backward.default)
+@converts(aten.masked_scatter_backward.default, symbolic=True)
 def masked_scatter_backward(grad_output, mask, sizes):
     """The gradients where the mask is True, one after the other; zeros behind them."""
     shape, name = shape_of(grad_output), dtype_of(grad_output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from bridge.backends.tvm.compat import Expr, R, Size, bound, dtype_name, reshaped, shape_of, tirx
 from bridge.backends.tvm.kernels import compute, pointwise
@@ -155,14 +156,14 @@ def only_dense(x, storage_offset, size, stride):
     """A view of the storage can be told from the values alone where they fill it in order."""
     if not x.is_contiguous() or x.storage_offset():
         return "as_strided of a tensor that does not fill its storage in order"
-    if any(s < 0 for s in stride):
+    if not all(statically_known_true(s >= 0) for s in stride):
         return f"stride={list(stride)}"
     last = (storage_offset or 0) + sum((n - 1) * s for n, s in zip(size, stride))
-    if all(n > 0 for n in size) and last >= x.numel():
+    if not (statically_known_true(last < x.numel()) or any(statically_known_true(n == 0) for n in size)):
         return "as_strided beyond the tensor"
 
 
-@converts(aten.as_strided.default, aten.as_strided_copy.default, refuses=only_dense)
+@converts(aten.as_strided.default, aten.as_strided_copy.default, refuses=only_dense, symbolic=True)
 def as_strided(x, size, stride, storage_offset):
     shape = shape_of(x)
 

@@ -38,27 +38,40 @@ def _indices(nest: Nest) -> list[Index]:
     return found
 
 
-def _divisors(nest: Nest) -> dict[Axis, int]:
-    """For an axis that an index divides by a number that divides its extent, the smallest such number."""
-    found: dict[Axis, int] = {}
+def _divisors(nest: Nest) -> dict[Axis, Index]:
+    """For an axis that an index divides by what divides its extent: the smallest such number, else such a size."""
+    found: dict[Axis, Index] = {}
     axes = {*nest.rows, *nest.cols}
     for index in _indices(nest):
         for atom in index.atoms():
-            if not isinstance(atom, Quotient | Remainder) or not atom.by.constant:
+            if not isinstance(atom, Quotient | Remainder):
                 continue
             for axis in axes:
-                factor = atom.value.coefficient(axis)
-                step = None if factor is None else factor.constant
-                extent = axis.extent.constant
-                if not step or not extent or atom.by.constant % step:
-                    continue
-                by = atom.by.constant // step
-                if 1 < by < extent and extent % by == 0:
-                    found[axis] = min(by, found.get(axis, by))
+                by = _divisor(atom, axis)
+                known = found.get(axis)
+                if by is not None and (known is None or _smaller(by, known)):
+                    found[axis] = by
     return found
 
 
-def _split(nest: Nest, divisors: dict[Axis, int]) -> Nest:
+def _divisor(atom: Quotient | Remainder, axis: Axis) -> Index | None:
+    """How many steps of an axis a division takes for one, where they are a part of the axis and divide it."""
+    step = atom.value.coefficient(axis)
+    if step is None or not step.terms or (step.constant or 1) < 0 or atom.by % step != 0:
+        return None
+    by = atom.by // step
+    known = by.constant is not None and axis.extent.constant is not None
+    if by == 1 or by == axis.extent or axis.extent % by != 0 or (known and by.constant >= axis.extent.constant):  # type: ignore[operator]
+        return None
+    return by
+
+
+def _smaller(one: Index, other: Index) -> bool:
+    """A number is smaller than a size: it is split off first, from what the size leaves of the axis."""
+    return one.constant is not None and (other.constant is None or one.constant < other.constant)
+
+
+def _split(nest: Nest, divisors: dict[Axis, Index]) -> Nest:
     into: dict[Axis, Index] = {}
 
     def replaced(axes: Sequence[Axis]) -> list[Axis]:
@@ -69,7 +82,7 @@ def _split(nest: Nest, divisors: dict[Axis, int]) -> Nest:
                 continue
             by = divisors[axis]
             outer = Axis(f"{axis.name}o", axis.extent // by)
-            inner = Axis(f"{axis.name}i", Index.of(by))
+            inner = Axis(f"{axis.name}i", by)
             into[axis] = Index.of(outer) * by + Index.of(inner)
             result.extend((outer, inner))
         return result

@@ -13,14 +13,17 @@ from typing import Any, Protocol
 import torch
 import torch._dynamo
 import torch._dynamo.config
+import torch._functorch.config
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import InternalTorchDynamoError, TorchDynamoException
 from torch._dynamo.types import ConvertFrameReturn
 from torch._dynamo.utils import counters
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound
 
 from bridge.frontends.torch.adapters.dropout import leave_out_inactive
 from bridge.frontends.torch.adapters.rnn import dropout_between_layers
+from bridge.ir.shapes import new_symbols_of
 from bridge.touched import TORCH
 
 PRIVATE_NAMES: tuple[str, ...] = tuple(touched.name for touched in TORCH)
@@ -29,6 +32,12 @@ PRIVATE_NAMES: tuple[str, ...] = tuple(touched.name for touched in TORCH)
 MODULES_OF_TORCH = os.path.dirname(torch.nn.modules.__file__)
 """The folder of `torch.nn`'s own modules."""
 
+
+READS_VALUES = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
+"""Dynamo's options for `item` and the like, and for results whose size depends on values."""
+
+ABOUT_VALUES = (GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound)
+"""What torch raises where something has to be known of a number that is read out of a tensor."""
 
 FAULTS = (InternalTorchDynamoError, IndexError, AssertionError)
 """What Dynamo raises where it fails itself. If it was the user's own mistake, plain Python will say so."""
@@ -95,10 +104,12 @@ class Adapter:
         dynamic: bool | None,
         listener: Listener,
         guard_hooks: bool,
+        read_values: bool = False,
     ) -> Callable[..., Any]:
         """`torch.compile` that captures recurrent modules too, and tells what Dynamo otherwise keeps to its logs.
 
         guard_hooks: compile again when hooks of modules change, which costs time at every call.
+        read_values: keep in the graph what reads numbers or sizes out of tensors, where nothing branches on them.
         """
         isolation = {"isolate_recompiles": True} if self.isolates else {}
         context: Any = torch._dynamo.optimize(
@@ -108,7 +119,7 @@ class Adapter:
             listener.switched_off()
             return function
         config = {"allow_rnn": True, "skip_nnmodule_hook_guards": not guard_hooks}
-        context.callback = _listened(context.callback, listener, config)
+        context.callback = _listened(context.callback, listener, config, read_values)
         return context(function)
 
     def compile_whole(
@@ -156,6 +167,20 @@ class Adapter:
         with dropout_between_layers(), _without_onednn() if has_lstm else nullcontext():
             yield
 
+    @contextmanager
+    def splitting(self, module: fx.GraphModule) -> Iterator[None]:
+        """While a joint graph is split: equal nodes stay apart where sizes depend on values.
+
+        Torch makes one of two equal ones, and leaves the names of the other's sizes in the graph.
+        """
+        apart = any(new_symbols_of(node) for node in module.graph.nodes if node.op == "call_function")
+        with torch._functorch.config.patch(cse=False) if apart else nullcontext():
+            yield
+
+    def mark_dynamic(self, tensor: torch.Tensor, dim: int) -> None:
+        """Say that a size of a tensor is a symbol to what is compiled for it, unless it turns out to be fixed."""
+        torch._dynamo.maybe_mark_dynamic(tensor, dim)
+
     def graph_break(self, module: fx.GraphModule, breaks: Counter[str]) -> GraphBreak | None:
         """Why the graph ends where it ends; None where the function returned.
 
@@ -178,7 +203,7 @@ class Adapter:
         return TorchDynamoException
 
 
-def _listened(callback: Any, listener: Listener, config: dict[str, Any]) -> Any:
+def _listened(callback: Any, listener: Listener, config: dict[str, Any], read_values: bool) -> Any:
     """Dynamo's callback for a new frame, with options set while it works and its silent answers told.
 
     Set here, options hold for the compilation of our frames alone, and cost nothing when a compiled frame is called.
@@ -187,9 +212,9 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any]) -> Any:
     def compile_frame(frame: Any, *more: Any, **named: Any) -> Any:
         hits = _recompile_limit_hits()
         listener.frame_begun(_breaks())
+        options = {**config, "dont_skip_tracing": _is_of_torchs_module(frame)}
         try:
-            with torch._dynamo.config.patch({**config, "dont_skip_tracing": _is_of_torchs_module(frame)}):
-                answer = callback(frame, *more, **named)
+            answer = _answer(lambda: callback(frame, *more, **named), options, read_values)
         except FAULTS as error:
             listener.frame_failed(frame, error)
             return ConvertFrameReturn()
@@ -201,6 +226,26 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any]) -> Any:
 
     compile_frame._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
     return compile_frame
+
+
+def _answer(compile: Callable[[], Any], options: dict[str, Any], read_values: bool) -> Any:
+    """What Dynamo makes of a frame. Where it fails on what is read out of tensors, the graph breaks there instead."""
+    if read_values:
+        try:
+            with torch._dynamo.config.patch({**options, **dict.fromkeys(READS_VALUES, True)}):
+                return compile()
+        except Exception as error:
+            if not _reads_values(error):
+                raise
+    with torch._dynamo.config.patch(options):
+        return compile()
+
+
+def _reads_values(error: BaseException | None) -> bool:
+    """Whether an error is due to a number that is known only when the program runs."""
+    while error is not None and not isinstance(error, ABOUT_VALUES):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _is_of_torchs_module(frame: Any) -> bool:

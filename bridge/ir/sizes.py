@@ -1,0 +1,98 @@
+"""Symbolic sizes as Python text, and what the symbols are where sizes are known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from bridge.errors import BridgeError
+
+FLOOR_DIVISIONS = ("FloorDiv", "CleanDiv", "FloorToInt")
+REMAINDERS = ("Mod", "PythonMod")
+COMPARISONS: Mapping[type, str] = {
+    sympy.Eq: "==", sympy.Ne: "!=", sympy.Ge: ">=", sympy.Gt: ">", sympy.Le: "<=", sympy.Lt: "<"
+}  # fmt: skip
+CONNECTIVES: Mapping[type, str] = {sympy.And: " and ", sympy.Or: " or "}
+
+
+class UnknownExpression(BridgeError, ValueError):
+    """A size is given by an expression that the program has no words for."""
+
+
+def text_of(value: Any) -> str:
+    """A size, a symbolic one too, as Python text over the names of the symbols. Raises UnknownExpression."""
+    return _text(value.node.expr) if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) else repr(value)
+
+
+def _text(expr: Any) -> str:
+    if isinstance(expr, sympy.Integer):
+        return str(int(expr))
+    if isinstance(expr, sympy.Float | sympy.Rational):
+        return repr(float(expr))
+    if isinstance(expr, sympy.Symbol):
+        return expr.name
+    if isinstance(expr, sympy.logic.boolalg.BooleanAtom):
+        return str(bool(expr))
+    kind = type(expr).__name__
+    parts = [_text(a) for a in expr.args]
+    if type(expr) in COMPARISONS:
+        return f"({parts[0]} {COMPARISONS[type(expr)]} {parts[1]})"
+    if type(expr) in CONNECTIVES:
+        return f"({CONNECTIVES[type(expr)].join(parts)})"
+    if isinstance(expr, sympy.Not):
+        return f"(not {parts[0]})"
+    if isinstance(expr, sympy.Add | sympy.Mul):
+        return "(" + (" + " if isinstance(expr, sympy.Add) else "*").join(parts) + ")"
+    if isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and expr.args[1] > 1:
+        return "(" + "*".join([parts[0]] * int(expr.args[1])) + ")"
+    if isinstance(expr, sympy.Pow):
+        return f"({parts[0]}**{parts[1]})"
+    if kind in FLOOR_DIVISIONS and len(parts) == 2:
+        return f"({parts[0]}//{parts[1]})"
+    if kind in REMAINDERS:
+        return f"({parts[0]} % {parts[1]})"
+    if kind in ("FloatTrueDiv", "IntTrueDiv"):
+        return f"({parts[0]}/{parts[1]})"
+    if kind == "ToFloat":
+        return f"float({parts[0]})"
+    if kind in ("Max", "Min"):
+        return f"{kind.lower()}({', '.join(parts)})"
+    raise UnknownExpression(f"the size {expr} holds {kind}, which the program cannot compute")
+
+
+def solved(values: Sequence[tuple[str, Any]], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """What the symbols of some values are that are not known yet, as Python text: each symbol once, in an order of use.
+
+    values: with their names. A symbol is a value itself, a size of a tensor, or what makes such an expression true: a
+    backward may be given n + 40 and no n.
+    """
+    told = set(known)
+    pending: list[tuple[Any, str]] = []
+    for name, value in values:
+        sizes: Sequence[Any] = value.shape if isinstance(value, torch.Tensor) else ()
+        named = [(value, name), *((size, f"{name}.shape[{dim}]") for dim, size in enumerate(sizes))]
+        pending += [(one.node.expr, text) for one, text in named if isinstance(one, torch.SymInt | torch.SymFloat)]
+    pending.sort(key=lambda one: not one[0].is_Symbol)
+    found = True
+    while found:
+        found = False
+        for expr, text in pending:
+            unknown = [symbol for symbol in expr.free_symbols if str(symbol) not in told]
+            answer = _solution(expr, text, unknown[0]) if len(unknown) == 1 else None
+            if answer is not None:
+                found = True
+                told.add(str(unknown[0]))
+                yield str(unknown[0]), answer
+
+
+def _solution(expr: Any, text: str, symbol: Any) -> str | None:
+    """What a symbol is where an expression has a value; None where the expression is not linear in it."""
+    if expr == symbol:
+        return text
+    factor, rest = expr.coeff(symbol, 1), expr.coeff(symbol, 0)
+    if factor == 0 or sympy.expand(factor * symbol + rest - expr) != 0:
+        return None
+    return f"({text} - {_text(rest)})//{_text(factor)}"

@@ -114,7 +114,7 @@ def corpus(library: bool) -> Callable[[Path], list[Line]]:
     return make
 
 
-def conformance(dtype: str, database: str = "OpInfo") -> Callable[[Path], list[Line]]:
+def conformance(dtype: str, database: str = "OpInfo", symbolic: bool = False) -> Callable[[Path], list[Line]]:
     def make(file: Path) -> list[Line]:
         from experiments.conformance import summary
 
@@ -125,8 +125,10 @@ def conformance(dtype: str, database: str = "OpInfo") -> Callable[[Path], list[L
         told = f"{wrong} wrong; {without} of {captured} captured ones without any fallback"
         more = "" if dtype == "float32" else f" --dtype {dtype} --samples 2"
         more += "" if database == "OpInfo" else " --modules"
+        more += " --symbolic --samples 1" if symbolic else ""
+        what = f"torch's own {database} samples in {dtype}{', sizes as symbols' if symbolic else ''}"
         command = f"python -m experiments.conformance.run{more}"
-        return [Line(f"torch's own {database} samples in {dtype}, {len(ended)} entries", told, file, command)]
+        return [Line(f"{what}, {len(ended)} entries", told, file, command)]
 
     return make
 
@@ -211,6 +213,7 @@ SOURCES: dict[Path, Callable[[Path], list[Line]]] = {
     EXPERIMENTS / "coverage" / "results" / "corpus_generated.jsonl.gz": corpus(False),
     EXPERIMENTS / "conformance" / "results" / "opinfo_float32.jsonl": conformance("float32"),
     EXPERIMENTS / "conformance" / "results" / "opinfo_bfloat16.jsonl": conformance("bfloat16"),
+    EXPERIMENTS / "conformance" / "results" / "opinfo_symbolic_float32.jsonl": conformance("float32", symbolic=True),
     EXPERIMENTS / "conformance" / "results" / "moduleinfo_float32.jsonl": conformance("float32", "ModuleInfo"),
     EXPERIMENTS / "benchmark" / "results" / "benchmark.jsonl": benchmark,
     EXPERIMENTS / "host_overhead" / "results" / "host_overhead.jsonl": host_overhead,

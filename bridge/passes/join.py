@@ -7,22 +7,16 @@ loss of 1, and the backward multiplies them by the gradient that it is given, un
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
-from bridge.ir.joint import Boxed
+from bridge.ir.joint import Boxed, Role
 from bridge.ir.shapes import tensors_of
 from bridge.passes.split import Split, save_what_is_random
 
 aten = torch.ops.aten
-
-
-@dataclass(frozen=True)
-class GradientOfLoss:
-    """Stands for AOTAutograd's descriptor at a result of the forward that is a gradient, kept for the backward."""
 
 
 def joined_or(split: Split, refused: Callable[[str], None]) -> Split:
@@ -91,7 +85,7 @@ class _Joint:
         results = [*self._forward, *self._kept]
         output = graph.output(tuple(new[r] if isinstance(r, fx.Node) else r for r in results))
         described = self._descriptions[: len(self._forward)]
-        output.meta = {"desc": (*described, *[GradientOfLoss()] * len(self._kept))}
+        output.meta = {"desc": (*described, *[Role.SAVED] * len(self._kept))}
         return fx.GraphModule(self._module, graph)
 
     def _scaling(self) -> fx.GraphModule:

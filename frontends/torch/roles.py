@@ -20,7 +20,6 @@ _OF_OUTPUT = {
     "GradAOTOutput": Role.GRADIENT,
     "SavedForBackwardsAOTOutput": Role.SAVED,
     "SavedForBackwardsNoVcCheckAOTOutput": Role.SAVED,
-    "GradientOfLoss": Role.SAVED,
 }
 
 
@@ -83,9 +82,11 @@ def output_roles(module: fx.GraphModule) -> tuple[Role, ...]:
 
 
 def _output_role(value: Any, descriptor: Any) -> Role:
+    """By torch's descriptor, or the role itself where a pass of ours put one in its place."""
     if value is None and descriptor is None:
         return Role.GRADIENT
-    role = _OF_OUTPUT.get(type(descriptor).__name__, Role.OUTPUT)
+    own = descriptor if isinstance(descriptor, Role) else Role.OUTPUT
+    role = _OF_OUTPUT.get(type(descriptor).__name__, own)
     fake = value.meta.get("val") if isinstance(value, fx.Node) else value
     return Role.SIZE if role is Role.SAVED and not isinstance(fake, torch.Tensor) else role
 

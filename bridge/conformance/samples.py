@@ -141,6 +141,10 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten._convert_indices_from_coo_to_csr.default: lambda: [
         (tensor([0, 0, 2, 5]), 6), (tensor([1, 1, 1], dtype=torch.int32), 3), (tensor([1, 4]), 5),
     ],
+    aten.true_divide.Tensor: lambda: [
+        (randn(3, 4), randn(4)), (integers(3, 1), integers(4, low=1)), (tensor([1.0, -1.0, 0.0]), tensor(0.0)),
+    ],
+    aten.true_divide.Scalar: lambda: [(randn(3, 4), 3), (integers(5), 2), (tensor([1.0, -1.0, 0.0]), 0.0)],
     aten.square.default: lambda: [(randn(3, 4),), (integers(5),)],
     aten.isfinite.default: lambda: [(tensor([1.0, nan, inf, -inf, -0.0]),), (integers(3),)],
     aten.bitwise_and.Scalar: lambda: [(integers(7), 6), (integers(7) > 0, True)],

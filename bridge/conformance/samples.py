@@ -141,6 +141,7 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten._convert_indices_from_coo_to_csr.default: lambda: [
         (tensor([0, 0, 2, 5]), 6), (tensor([1, 1, 1], dtype=torch.int32), 3), (tensor([1, 4]), 5),
     ],
+    aten.as_strided.default: lambda: [(randn(3, 5), [2, 2], [1, 2])],
     aten.true_divide.Tensor: lambda: [
         (randn(3, 4), randn(4)), (integers(3, 1), integers(4, low=1)), (tensor([1.0, -1.0, 0.0]), tensor(0.0)),
     ],

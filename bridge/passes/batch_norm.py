@@ -10,47 +10,25 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch._ops import OpOverload
 
 aten = torch.ops.aten
 
 
-def _native(
-    grad_out: Tensor,
-    input: Tensor,
-    weight: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    save_mean: Tensor | None,
-    save_invstd: Tensor | None,
-    train: bool,
-    *more: Any,
-) -> Any:
-    if not train or (running_mean is None and running_var is None):
-        return NotImplemented
-    statistics = None, None, save_mean, save_invstd
-    return aten.native_batch_norm_backward.default(grad_out, input, weight, *statistics, train, *more)
+STATISTICS, TRAINS = slice(3, 5), 7
+"""Where, among the arguments of both overloads, the running statistics stand, and whether it is in training."""
 
 
-def _any(
-    grad_out: Tensor,
-    input: Tensor,
-    weight: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    save_mean: Tensor | None,
-    save_var: Tensor | None,
-    update: bool,
-    *more: Any,
-) -> Any:
-    if not update or (running_mean is None and running_var is None):
-        return NotImplemented
-    return aten.batch_norm_backward.default(grad_out, input, weight, None, None, save_mean, save_var, update, *more)
+def _without_statistics(op: OpOverload) -> Callable[..., Any]:
+    def written(*args: Any) -> Any:
+        if not args[TRAINS] or all(held is None for held in args[STATISTICS]):
+            return NotImplemented
+        return op(*args[: STATISTICS.start], None, None, *args[STATISTICS.stop :])
+
+    return written
 
 
 BATCH_NORM: dict[OpOverload, Callable[..., Any]] = {
-    aten.native_batch_norm_backward.default: _native,
-    aten.batch_norm_backward.default: _any,
+    op: _without_statistics(op) for op in (aten.native_batch_norm_backward.default, aten.batch_norm_backward.default)
 }
 """The overloads that hand on what they do not read, and how they are written without it."""

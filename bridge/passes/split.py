@@ -12,6 +12,7 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from bridge.ir.nodes import is_random
+from bridge.ir.schema import call_arguments
 
 Split = Callable[..., tuple[Any, Any]]
 """What AOTAutograd splits a joint graph with: (module, joint inputs, *, num_fwd_outputs, …) → (forward, backward)."""
@@ -61,8 +62,7 @@ def update_statistics_once(module: fx.GraphModule) -> None:
         place = TRAINED_NORMS.get(node.target)
         if place is None or "recompute" not in node.meta:
             continue
-        names = [argument.name for argument in node.target._schema.arguments]
-        given = {**dict(zip(names, node.args)), **node.kwargs}
+        given = call_arguments(node)
         if not given.get("training", True):
             continue
         with graph.inserting_before(node):
@@ -73,4 +73,4 @@ def update_statistics_once(module: fx.GraphModule) -> None:
             pick.update_arg(0, again)
         for kept in (node, *node.users):
             kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-    module.recompile()
+        module.recompile()

@@ -20,8 +20,9 @@ CONSTANTS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, tor
 class Watch:
     """Remembers what some mappings and lists hold. An entry counts as changed when it is another object.
 
-    Looking at all of them is one comparison of lists in C, which takes equal entries for the same. Numbers can be equal
-    and of another type, so they are looked at again; only where something differs is each entry compared by itself.
+    Looking at all of them is one comparison of lists in C, which takes equal entries for the same. Of some that can be
+    equal and still another thing it is looked at which they are; only where something differs is each entry compared by
+    itself.
     """
 
     def __init__(self, mappings: Iterable[dict[Any, Any]], lists: Iterable[list[Any]] = ()) -> None:
@@ -31,22 +32,23 @@ class Watch:
 
     def _take(self) -> None:
         self._entries = self._current()
-        found = [(n, at) for n, held in enumerate(self._entries) for at, e in enumerate(held) if isinstance(e, NUMBERS)]
-        self._places = found
-        self._numbers = [self._entries[n][at] for n, at in found]
+        entries = [(n, at, entry) for n, held in enumerate(self._entries) for at, entry in enumerate(held)]
+        told_apart = [(n, at) for n, at, entry in entries if _equals_another(entry)]
+        self._places = told_apart
+        self._objects = [self._entries[n][at] for n, at in told_apart]
 
     def _current(self) -> list[list[Any]]:
         return [*map(list, map(dict.values, self._mappings)), *map(list, self._lists)]
 
     def same(self) -> bool:
-        """Whether every entry is the object that it was, or equal to it and no number."""
+        """Whether every entry is the object that it was, or one that equals it in all that it says."""
         now = self._current()
         try:
             if now != self._entries:
                 return False
-        except Exception:  # entries that cannot be compared, such as tensors, are not the same ones
+        except Exception:  # entries that cannot be compared, such as larger tensors, are not the same ones
             return False
-        return all(map(is_, [now[n][at] for n, at in self._places], self._numbers))
+        return all(map(is_, [now[n][at] for n, at in self._places], self._objects))
 
     def alike(self) -> bool:
         """Whether every entry is what it was, or equal to it. If so, it is remembered as it is."""
@@ -57,6 +59,11 @@ class Watch:
             return False
         self._take()
         return True
+
+
+def _equals_another(entry: Any) -> bool:
+    """Whether something else may be equal to it: True is to 1, also in a tuple, and a tensor of one element may be."""
+    return isinstance(entry, (*NUMBERS, tuple)) or (isinstance(entry, torch.Tensor) and entry.numel() == 1)
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -64,7 +64,7 @@ def schnet() -> Made:
 
     def complete(positions: torch.Tensor, batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """All pairs; the package's own graph by radius would need torch-cluster."""
-        atoms = torch.arange(len(positions))
+        atoms = torch.arange(len(positions), device=positions.device)
         pairs = torch.stack([atoms.repeat_interleave(len(positions)), atoms.repeat(len(positions))])
         pairs = pairs[:, pairs[0] != pairs[1]]
         return pairs, (positions[pairs[0]] - positions[pairs[1]]).norm(dim=-1)

@@ -34,6 +34,8 @@ class Draws(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if func is aten.native_dropout.default:
             self.kept.append(result[1].clone())
+        elif func is aten._scaled_dot_product_efficient_attention.default:
+            self.kept += attention_masks(*_bound(func, args, kwargs), *result[2:])
         elif draws(func):
             self.kept.append(result.clone())
         return result
@@ -42,7 +44,8 @@ class Draws(TorchDispatchMode):
 class Replayed(TorchDispatchMode):
     """Gives the random numbers of another run: in float64 torch would draw others from the same seed.
 
-    It also multiplies grouped matrices, since torch does not in float64.
+    It also multiplies grouped matrices, since torch does not in float64. And attention, which is one kernel of a GPU's
+    in float32 and draws its dropout inside of it, is products, a softmax and a dropout in float64.
     """
 
     def __init__(self, kept: list[torch.Tensor]) -> None:
@@ -95,6 +98,24 @@ def dropped(kept: torch.Tensor, x: torch.Tensor, p: float, train: bool | None) -
     if train is False:
         return x, kept
     return x * kept * (0.0 if p == 1 else 1 / (1 - p)), kept
+
+
+def attention_masks(
+    query: torch.Tensor, key: torch.Tensor, p: float, seed: torch.Tensor, offset: torch.Tensor
+) -> list[torch.Tensor]:
+    """What a GPU's attention has kept of its probabilities, if it drops any: drawn from a seed that it tells."""
+    if p == 0:
+        return []
+    drawn = query.new_empty((*query.shape[:-1], key.shape[-2]), dtype=torch.float32)
+    aten._fill_mem_eff_dropout_mask_(drawn, p, int(seed), int(offset))
+    return [drawn > p]
+
+
+def _bound(func: Any, args: Any, kwargs: Any) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Queries, keys and the share that is dropped, of a call of attention."""
+    names = [argument.name for argument in func._schema.arguments]
+    given = {"dropout_p": 0.0, **dict(zip(names, args)), **(kwargs or {})}
+    return given["query"], given["key"], given["dropout_p"]
 
 
 def grouped_product(x: torch.Tensor, y: torch.Tensor, ends: torch.Tensor | None = None, *_: Any) -> torch.Tensor:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from bridge.cli.processes import RAISED, TIMED_OUT
 from bridge.ledger import Event, Measure, Placement
@@ -17,7 +18,7 @@ from experiments.corpus import META, MODELS, SKIPPED, Made
 from experiments.corpus.registry import register
 from experiments.coverage.exact import Draws, grouped_product, in_float64, widened
 from experiments.coverage.run import main
-from experiments.coverage.step import change_last_bits, differences, eager_steps, furthest
+from experiments.coverage.step import change_last_bits, differences, drawn_in_the_open, eager_steps, furthest
 from experiments.coverage.summary import lines, verdicts
 from experiments.measure import largest
 
@@ -80,6 +81,28 @@ def test_the_step_in_float64_draws_the_same_numbers() -> None:
     torch.testing.assert_close(eager.gradients["weight"].double(), exact.gradients["weight"], rtol=1e-5, atol=1e-6)
     assert not torch.equal(eager.gradients["weight"].double(), exact.gradients["weight"])
     assert torch.get_default_dtype() == torch.float32
+
+
+class Dropping(nn.Module):
+    """Has dropout inside of what is one kernel of a GPU's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent = nn.GRU(16, 16, num_layers=2, dropout=0.3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        whole, _ = self.recurrent(x)
+        return F.scaled_dot_product_attention(whole, x, whole, dropout_p=0.4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_the_step_in_float64_drops_what_a_gpu_drops() -> None:
+    torch.manual_seed(0)
+    module, x = Dropping().cuda(), torch.randn(24, 8, 16, device="cuda")
+    with drawn_in_the_open(module):
+        steps = eager_steps((module, (x,), {}, lambda output: output.square().sum()))
+    for name, exactly in steps.exact.gradients.items():
+        torch.testing.assert_close(steps.step.gradients[name].double(), exactly, rtol=1e-3, atol=1e-4)
 
 
 def test_other_draws_than_before_are_noticed() -> None:

@@ -203,6 +203,11 @@ def compact_strides(shape: Sequence[Index]) -> tuple[Index, ...]:
     return tuple(reversed(strides))
 
 
+def points(index: Index) -> bool:
+    """Whether data is in an index, which may point anywhere."""
+    return any(isinstance(atom, Data) for atom in index.atoms())
+
+
 def below(value: Index, limit: Index) -> bool:
     """Whether 0 <= value < limit can be proven from the bounds of the axes."""
     return _negative(value - limit) and _negative(-value - 1)

@@ -15,10 +15,10 @@ from typing import Any
 
 from tvm import tirx
 
-from bridge.backends.tvm.index import Axis, Index
+from bridge.backends.tvm.index import Axis, Index, points
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Value
-from bridge.backends.tvm.scalar import Scalar
+from bridge.backends.tvm.scalar import Load, Scalar
 from bridge.backends.tvm.schedule.axes import laid_out
 from bridge.backends.tvm.schedule.grid import Grid, gridded, is_whole, unconditional
 from bridge.backends.tvm.schedule.keep import kept
@@ -249,7 +249,8 @@ class _Writer:
                 if store.value in self._into:
                     self._wide[self._into[store.value]] = None
                 to = self._parameters.flat[store.value]
-                self._move(to, store.offset - self._place_in_patch(), outgoing[store.value], Index({}), store.value)
+                first = store.offset - self._place_in_patch()
+                self._move(store.value, to, first, outgoing[store.value], Index({}))
         self._emit.registers = {**before, **held}
 
     @contextmanager
@@ -282,8 +283,8 @@ class _Writer:
                 place = place + Index.of(self._slot) * (count // self._held)
             if whole:
                 self._wide[load.value] = None
-                first = self._place_in_patch()
-                self._move(buffer, place - first, self._parameters.flat[load.value], offset - first, load.value)
+                self._move(load.value, buffer, place - self._place_in_patch(), self._parameters.flat[load.value],
+                           self._first_of(load))  # fmt: skip
             else:
                 with self._patch(in_patch):
                     where = self._emit.index(place)
@@ -308,9 +309,30 @@ class _Writer:
         where = store.offset if outgoing is None else self._place_in_patch()
         self._code.add(tirx.BufferStore(to, what, [self._emit.index(where)]))
 
-    def _move(self, to: Any, to_index: Index, source: Any, from_index: Index, value: Value) -> None:
+    def _points_by_patch(self, load: Load) -> bool:
+        """Whether data points at each element of a patch by itself: held inside one by one, they are no neighbours."""
+        patch = self._grid.patch
+        return patch is not None and any(index.uses(patch) for index in load.index if points(index))
+
+    def _first_of(self, load: Load) -> Index | Any:
+        """Where the first element of a patch lies: an index, or an expression that holds what data points at inside."""
+        patch = self._grid.patch
+        if patch is None or not any(map(points, load.index)):
+            return load.value.offset(load.index) - self._place_in_patch()
+        self._set(patch, self._number(0))
+        first = self._bound(self._emit.place(load))
+        del self._emit.axes[patch], self._emit.depths[patch]
+        return first
+
+    def _move(self, value: Value, to: Any, to_first: Index | Any, source: Any, from_first: Index | Any) -> None:
         """Move a patch, 16 bytes at once at most."""
         together = min(self._grid.width, WIDEST // width(MEMORY.get(value.dtype, value.dtype)))
         for first in range(0, self._grid.width, together):
-            places = [tirx.Ramp(self._emit.index(i + first), self._number(1), together) for i in (to_index, from_index)]
+            places = [tirx.Ramp(self._after(at, first), self._number(1), together) for at in (to_first, from_first)]
             self._code.add(tirx.BufferStore(to, tirx.BufferLoad(source, [places[1]]), [places[0]]))
+
+    def _after(self, place: Index | Any, count: int) -> Any:
+        """So many elements after a place."""
+        if isinstance(place, Index):
+            return self._emit.index(place + count)
+        return place + self._number(count) if count else place

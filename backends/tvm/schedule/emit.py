@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import tirx
 
-from bridge.backends.tvm.index import Axis, Data, Index, Quotient, Remainder, Size
+from bridge.backends.tvm.index import Axis, Data, Index, Quotient, Remainder, Size, points
 from bridge.backends.tvm.loops import Value
 from bridge.backends.tvm.scalar import (
     Constant,
@@ -309,7 +309,7 @@ class Emitter:
         both branches are computed.
         """
         value = load.value
-        by_data = [d for d, index in enumerate(load.index) if any(isinstance(atom, Data) for atom in index.atoms())]
+        by_data = [d for d, index in enumerate(load.index) if points(index)]
         where = self.index(value.offset(tuple(Index({}) if d in by_data else i for d, i in enumerate(load.index))))
         for d in by_data:
             at, last = self.index(load.index[d]), self.index(value.shape[d] - 1)

@@ -123,7 +123,8 @@ class Machine:
     def _lanes(self, index: Any, mask: Any) -> list[Any]:
         if type(index).__name__ == "Ramp":
             base, stride = self._value(index.base, mask), self._value(index.stride)
-            assert numpy.all(numpy.asarray(base) % int(index.lanes) == 0), "a patch begins between its places"
+            amiss = numpy.asarray(base) % int(index.lanes) != 0
+            assert not numpy.any(amiss if mask is None else amiss & mask), "a patch begins between its places"
             return [base + lane * stride for lane in range(int(index.lanes))]
         return [self._value(index, mask)]
 

@@ -89,6 +89,17 @@ def test_a_tensor_that_begins_anywhere() -> None:
     assert ".data_ptr() & 15" in bridge.inspect(compiled).graphs[0].source
 
 
+def test_a_row_that_data_points_at_is_read_inside_of_its_tensor() -> None:
+    table, place = torch.randn(6, 64), torch.tensor([0.0, 5, 6, 1e6, -1, -1e6])
+    with emulated() as programs:  # which fails where anything else is read
+        found = bridge.compile(lambda x, p: F.embedding(p.long(), x).exp(), options={"cache": False})(table, place)
+    outside = torch.full((64,), torch.nan)
+    expected = torch.stack([table[0], table[5], outside, outside, table[5], outside]).exp()
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    (kernel,) = programs[0].values()
+    assert "f1[T.Ramp(" in kernel.script(), "the row is read in patches"
+
+
 def test_long_sums_are_split_and_what_they_sum_is_stored_on_the_way() -> None:
     def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         z = F.gelu(x) * y

@@ -26,6 +26,8 @@ class Inductor:
             return Refusal(DeadEnd.COVERAGE, f"Inductor is not given {op_name(node)}, which is no ATen op", "no row")
         if is_random(node):
             return Refusal(DeadEnd.COVERAGE, f"Inductor draws other random numbers for {op_name(node)}", "random")
+        if len(callout_inputs(node)) < len(node.all_input_nodes):
+            return Refusal(DeadEnd.COVERAGE, f"Inductor is not given {op_name(node)} with a constant in it", "no row")
         values = [node.meta.get("val"), *(source.meta.get("val") for source in node.all_input_nodes)]
         for tensor in _tensors(values):
             if not isinstance(tensor, torch.Tensor):

@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 from bridge.backends.triton.measure import Choice, choice
 from bridge.backends.triton.table import CONFIG, Row, table
 from bridge.ir.backend import Refusal
+from bridge.ir.call import hint_of
 from bridge.ir.callout import calling
 from bridge.ir.nodes import op_name
 from bridge.ir.rows import asked, unsupported_argument
@@ -40,6 +41,9 @@ class Triton:
         refusal = refused(node)
         if refusal is not None or not self._measures:
             return refusal
+        if not all(isinstance(hint_of(n), int) for tensor in tensors_of(node) for n in tensor.shape):
+            detail = f"{op_name(node)} has sizes that depend on values, so there is nothing to measure it at"
+            return Refusal(DeadEnd.DYNAMIC_SHAPE, detail, "symbolic size")
         chosen = self._choice(node)
         if chosen.failed:
             return Refusal(DeadEnd.MAINTENANCE, f"Triton failed: {chosen.failed}", "build failed")

@@ -122,8 +122,14 @@ class Index:
     def __floordiv__(self, by: int | Index) -> Index:
         return _divided(self, Index.of(by))[0]
 
+    def __rfloordiv__(self, value: int) -> Index:
+        return Index.of(value) // self
+
     def __mod__(self, by: int | Index) -> Index:
         return _divided(self, Index.of(by))[1]
+
+    def __rmod__(self, value: int) -> Index:
+        return Index.of(value) % self
 
     def __repr__(self) -> str:
         return " + ".join(_show(m, f) for m, f in self.terms.items()) or "0"

@@ -56,6 +56,9 @@ def _text(expr: Any) -> str:
         return f"({parts[0]} % {parts[1]})"
     if kind in ("FloatTrueDiv", "IntTrueDiv"):
         return f"({parts[0]}/{parts[1]})"
+    if kind == "CeilToInt" and type(expr.args[0]).__name__ == "IntTrueDiv":
+        number, by = (_text(a) for a in expr.args[0].args)
+        return f"(({number} + {by} - 1)//{by})"
     if kind == "ToFloat":
         return f"float({parts[0]})"
     if kind in ("Max", "Min"):

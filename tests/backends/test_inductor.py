@@ -49,3 +49,12 @@ def test_what_it_does_not_take_has_a_reason(
     refusal = Inductor().accepts(only_node(function, torch.rand(3, 4), mode=mode))
     assert refusal is not None
     assert reason in refusal.detail
+
+
+def test_a_constant_of_the_graph_is_left_to_others() -> None:
+    node = only_node(lambda x: x + 1, torch.rand(3, 4))
+    with node.graph.inserting_before(node):
+        node.args = (node.args[0], node.graph.create_node("get_attr", "held"))
+    refusal = Inductor().accepts(node)
+    assert refusal is not None
+    assert "with a constant in it" in refusal.detail

@@ -190,6 +190,15 @@ def test_a_symbolic_size_is_tried_as_it_was_at_capture() -> None:
     torch.testing.assert_close(call(x), x.cumsum(0))
 
 
+def test_nothing_is_tried_at_sizes_that_depend_on_values() -> None:
+    module = make_fx(lambda x: x.nonzero().cumsum(0), tracing_mode="symbolic")(torch.ones(5, 6, device=DEVICE))
+    node = next(node for node in module.graph.nodes if node.target is aten.cumsum.default)
+    refusal = Triton().accepts(node)
+    assert refusal is not None
+    assert "depend on values" in refusal.detail
+    assert Triton(measures=False).accepts(node) is None
+
+
 def test_a_choice_is_what_it_was_when_it_comes_back() -> None:
     kept = Choice(2, 0.5, 0.25, {"aten.clone.default": 1})
     assert Choice(**json.loads(json.dumps(vars(kept)))) == kept

@@ -71,6 +71,7 @@ def test_symbolic_sizes_divide_out() -> None:
     assert (flat // 4, (flat + N * 4 * Index.of(ROW)) % (N * 4)) == (Index.of(row), flat)
     assert (N * N * 6) // (N * 2) == N * 3
     assert not below(Index.of(row), Index.of(4))
+    assert (repr(32 // N), repr(32 % N)) == (repr(Index.of(32) // N), repr(Index.of(32) % N))
 
 
 def test_strides_of_an_empty_shape_are_torchs() -> None:

@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import bridge
 from bridge.errors import BadOption
+from bridge.ir.shapes import symbols_of
 from bridge.ir.sizes import solved
 from bridge.options import Options
 from bridge.runtime.hot import HOT
@@ -104,7 +105,13 @@ def by_equal_masks(x: torch.Tensor) -> torch.Tensor:
     return first.sum() * torch.cat([x[x > 0], x.flatten()]).exp()
 
 
-@pytest.mark.parametrize("function", [by_a_number, by_places, by_a_mask, by_repeats, by_equal_masks])
+def by_a_start(x: torch.Tensor) -> torch.Tensor:
+    """Torch names a size, and where the piece begins in memory."""
+    begin = (x > 9).sum()
+    return x[:, begin : begin + 2].exp()
+
+
+@pytest.mark.parametrize("function", [by_a_number, by_places, by_a_mask, by_repeats, by_equal_masks, by_a_start])
 def test_sizes_that_depend_on_values_stay_in_the_graph(function: Callable[..., torch.Tensor]) -> None:
     compiled = bridge.compile(function)
     for seed in (0, 1):
@@ -151,6 +158,52 @@ def test_what_follows_a_break_keeps_symbols() -> None:
         torch.testing.assert_close(compiled(x), function(x))
         programs.append(len(bridge.inspect(compiled).graphs))
     assert programs == [2, 2, 2]
+
+
+in_plain_python: Any = torch.compiler.disable(lambda x: x.sqrt())
+
+
+def test_what_plain_python_makes_behind_a_break_keeps_symbols() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        rows = len(x)
+        y = in_plain_python(x.exp())
+        return y.reshape(rows, -1, 2).cos()
+
+    compiled = bridge.compile(function)
+    programs = []
+    for size in (3, 5, 8):
+        x = torch.randn(size, 4)
+        torch._dynamo.maybe_mark_dynamic(x, 0)
+        torch.testing.assert_close(compiled(x), function(x))
+        programs.append(len(bridge.inspect(compiled).graphs))
+    assert programs == [2, 2, 2]
+
+
+def test_static_sizes_are_not_marked_behind_a_break() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return in_plain_python(x.exp()).cos()
+
+    compiled = bridge.compile(function)
+    compiled(torch.randn(3, 4))
+    nodes = [node for graph in bridge.inspect(compiled).graphs for node in graph.graph.nodes]
+    assert nodes
+    assert not any(symbols_of(node) for node in nodes)
+
+
+def test_random_tensors_of_symbolic_sizes_may_name_a_generator() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        whole = torch.randint(0, 9, x.shape, generator=None)
+        return torch.rand(x.shape, generator=None) + torch.randn(x.shape, generator=None) * whole
+
+    compiled = bridge.compile(function, dynamic=True)
+    for size in (3, 5):
+        drawn = []
+        for call in (compiled, function):
+            torch.manual_seed(0)
+            drawn.append(call(torch.zeros(size, 4)))
+        torch.testing.assert_close(*drawn)
+    assert len(bridge.inspect(compiled).graphs) == 1
+    assert not compiled.ledger.select(kind="uncaptured")
 
 
 def test_missing_gradients_stay_missing_with_symbolic_sizes() -> None:

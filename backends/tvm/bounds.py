@@ -65,8 +65,13 @@ def bounds(graph: Graph) -> dict[fx.Node, list[Bound]]:
 def _bounds_of(node: fx.Node) -> Iterator[Bound]:
     how = INDEXED.get(node.target)
     for bound in how(node, call_arguments(node)) if how else ():
-        if _holds_integers(bound.index) and bound.index.meta["val"].numel() != 0:
+        if _holds_integers(bound.index) and not any(is_zero(size) for size in bound.index.meta["val"].shape):
             yield bound
+
+
+def is_zero(size: Any) -> bool:
+    """Whether a size is known to be none; one that depends on values is not known."""
+    return isinstance(size, int) and size == 0
 
 
 def _made_of(node: fx.Node, given: set[fx.Node], known: dict[fx.Node, bool]) -> bool:

@@ -69,14 +69,16 @@ def _text(expr: Any) -> str:
 def solved(values: Sequence[tuple[str, Any]], known: Collection[str]) -> Iterator[tuple[str, str]]:
     """What the symbols of some values are that are not known yet, as Python text: each symbol once, in an order of use.
 
-    values: with their names. A symbol is a value itself, a size of a tensor, or what makes such an expression true: a
-    backward may be given n + 40 and no n.
+    values: with their names. A symbol is a value itself, a size of a tensor, where the tensor begins in memory, or what
+    makes such an expression true: a backward may be given n + 40 and no n.
     """
     told = set(known)
     pending: list[tuple[Any, str]] = []
     for name, value in values:
-        sizes: Sequence[Any] = value.shape if isinstance(value, torch.Tensor) else ()
-        named = [(value, name), *((size, f"{name}.shape[{dim}]") for dim, size in enumerate(sizes))]
+        named = [(value, name)]
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            named += [(size, f"{name}.shape[{dim}]") for dim, size in enumerate(value.shape)]
+            named.append((value.storage_offset(), f"{name}.storage_offset()"))
         pending += [(one.node.expr, text) for one, text in named if isinstance(one, torch.SymInt | torch.SymFloat)]
     pending.sort(key=lambda one: not one[0].is_Symbol)
     found = True

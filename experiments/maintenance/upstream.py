@@ -66,6 +66,7 @@ UPSTREAM: tuple[Fault, ...] = (
     Fault("attention_by_core_aten", TORCH, UNREPORTED, "bridge/passes/decompose.py", "attention_for_cpu.default"),
     Fault("dropout_between_layers", TORCH, UNREPORTED, "frontends/torch/adapters/rnn.py", "_layer_by_layer"),
     Fault("lstm_by_onednn", TORCH, "pytorch/pytorch#158007", "frontends/torch/adapters/base.py", "_without_onednn"),
+    Fault("random_of_symbolic_size", TORCH, UNREPORTED, "frontends/torch/adapters/random.py", "def take_symbols"),
     Fault("none_becomes_zero", TORCH, "pytorch/pytorch#131794", "frontends/torch/undefined.py", "def reached_results"),
     Fault(
         "gradient_between_results", TORCH, "pytorch/pytorch#132929", "frontends/torch/aliasing.py", "def linked_results"

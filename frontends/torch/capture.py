@@ -16,7 +16,7 @@ from bridge.frontends.torch.aliasing import (
     check_results,
     with_detached_results,
 )
-from bridge.frontends.torch.marks import with_marked_results
+from bridge.frontends.torch.marks import hints, integers, mark_inputs, with_marked_results
 from bridge.frontends.torch.masks import drop_masks
 from bridge.frontends.torch.record import CaptureRecord
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
@@ -56,6 +56,7 @@ class Capture:
         self._numbers = itertools.count()
         self._record = CaptureRecord(ledger)
         self._reached: dict[str, Reached | None] = {}
+        self._sizes: set[int] = set()
         self.adapter = _adapter(torch_version, ledger)
 
     def compile(
@@ -71,13 +72,21 @@ class Capture:
         guard_hooks: compile again when a module's hooks change. backend: another one of torch.compile's than ours.
         read_values: keep in the graph what reads numbers or sizes out of tensors.
         """
-        made, record = backend or self.backend, self._record
-        return self.adapter.compile(own_frame(function), made, dynamic, record, guard_hooks, read_values)
+        made, frame = backend or self.backend, own_frame(function)
+        return self.adapter.compile(frame, made, dynamic, self._record, guard_hooks, read_values, self._follows)
+
+    def _follows(self, frame: Any) -> list[str]:
+        """Say of what a frame behind a graph break is given that it is dynamic, if a graph had symbolic sizes."""
+        if not self._sizes:
+            return []
+        mark_inputs(frame.f_locals, self._sizes, self.adapter.mark_dynamic)
+        return integers(frame)
 
     def backend(self, module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """What Dynamo calls with each graph. Compiles forward and backward, or the inference graph."""
         name = f"graph_{next(self._numbers)}"
         self._record.recompiled(name)
+        self._sizes.update(hints(examples))
         broken = self.adapter.graph_break(module, self._record.breaks)
         if broken is not None:
             self._record.graph_broken(name, broken)

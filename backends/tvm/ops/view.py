@@ -79,7 +79,7 @@ def expand(x, size, implicit, *, sizes):
 def slice_(x, dim, start, end, step, *, sizes):
     """The length is the fake tensor's: a start behind the end is an empty slice, not an error."""
     dim = positive(dim, len(sizes))
-    begin = clamped(start or 0, shape_of(x)[dim])
+    begin = clamped(0 if start is None else start, shape_of(x)[dim])
     return piece(x, dim, begin, sizes[dim], step)
 
 

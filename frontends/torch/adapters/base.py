@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import CodeType
@@ -14,6 +14,7 @@ import torch
 import torch._dynamo
 import torch._dynamo.config
 import torch._functorch.config
+import torch.compiler.config
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import InternalTorchDynamoError, TorchDynamoException
@@ -22,6 +23,7 @@ from torch._dynamo.utils import counters
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound
 
 from bridge.frontends.torch.adapters.dropout import leave_out_inactive
+from bridge.frontends.torch.adapters.random import take_symbols
 from bridge.frontends.torch.adapters.rnn import dropout_between_layers
 from bridge.ir.shapes import new_symbols_of
 from bridge.touched import TORCH
@@ -32,6 +34,9 @@ PRIVATE_NAMES: tuple[str, ...] = tuple(touched.name for touched in TORCH)
 MODULES_OF_TORCH = os.path.dirname(torch.nn.modules.__file__)
 """The folder of `torch.nn`'s own modules."""
 
+
+config_of_compiler: Any = torch.compiler.config
+"""Its names are public; how they are set is not in its types."""
 
 READS_VALUES = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 """Dynamo's options for `item` and the like, and for results whose size depends on values."""
@@ -105,12 +110,16 @@ class Adapter:
         listener: Listener,
         guard_hooks: bool,
         read_values: bool = False,
+        follows: Callable[[Any], Sequence[str]] = lambda frame: (),
     ) -> Callable[..., Any]:
         """`torch.compile` that captures recurrent modules too, and tells what Dynamo otherwise keeps to its logs.
 
         guard_hooks: compile again when hooks of modules change, which costs time at every call.
         read_values: keep in the graph what reads numbers or sizes out of tensors, where nothing branches on them.
+        follows: is given each frame within the function before it is compiled, and says where it finds integers that
+            are symbols, as regular expressions for torch's names of sources.
         """
+        take_symbols()
         isolation = {"isolate_recompiles": True} if self.isolates else {}
         context: Any = torch._dynamo.optimize(
             backend, dynamic=dynamic, guard_fail_fn=lambda failure: listener.guard_failed(failure.reason), **isolation
@@ -119,7 +128,15 @@ class Adapter:
             listener.switched_off()
             return function
         config = {"allow_rnn": True, "skip_nnmodule_hook_guards": not guard_hooks}
-        context.callback = _listened(context.callback, listener, config, read_values)
+        first, callback = getattr(function, "__code__", None), context.callback
+
+        def told(frame: Any, *more: Any, **named: Any) -> Any:
+            symbols = ",".join(follows(frame)) if frame.f_code is not first else ""
+            with config_of_compiler.patch(dynamic_sources=symbols) if symbols else nullcontext():
+                return callback(frame, *more, **named)
+
+        told._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
+        context.callback = _listened(told, listener, config, read_values)
         return context(function)
 
     def compile_whole(
@@ -134,6 +151,7 @@ class Adapter:
         Called, it raises one of `uncaptured` where the function is no single graph; where Dynamo is switched off it is
         the function itself.
         """
+        take_symbols()
         context: Any = torch._dynamo.optimize(backend, nopython=True, dynamic=dynamic)
         if not hasattr(context, "callback"):
             return function
@@ -229,13 +247,17 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any], read_va
 
 
 def _answer(compile: Callable[[], Any], options: dict[str, Any], read_values: bool) -> Any:
-    """What Dynamo makes of a frame. Where it fails on what is read out of tensors, the graph breaks there instead."""
+    """What Dynamo makes of a frame. Where it fails on what is read out of tensors, the graph breaks there instead.
+
+    It also fails where such a number decides how many dimensions a result has, and then says what it says of a wrong
+    program.
+    """
     if read_values:
         try:
             with torch._dynamo.config.patch({**options, **dict.fromkeys(READS_VALUES, True)}):
                 return compile()
         except Exception as error:
-            if not _reads_values(error):
+            if not (isinstance(error, TorchDynamoException) or _reads_values(error)):
                 raise
     with torch._dynamo.config.patch(options):
         return compile()

@@ -117,7 +117,7 @@ class _Lowering:
     def _parameter(self, node: fx.Node) -> Any:
         value = node.meta["val"]
         if is_size(node):
-            return relax.Var(node.name, relax.ShapeType([self._symbols.size(value)]))
+            return relax.Var(node.name, relax.ShapeType(self._symbols.all_of(value)))
         variable = relax.Var(node.name, self._type(value))
         self._bind(node, variable)
         return variable
@@ -199,10 +199,8 @@ class _Lowering:
             self._bind(node, expr)
 
     def _argument(self, node: fx.Node) -> Any:
-        if isinstance(node.meta["val"], torch.SymBool):
-            return relax.ShapeExpr(self._symbols.within(node.meta["val"]))
         if is_size(node):
-            return relax.ShapeExpr([self._symbols.size(node.meta["val"])])
+            return relax.ShapeExpr(self._symbols.all_of(node.meta["val"]))
         held = self._expr[node]
         return relax.Tuple(list(held)) if isinstance(held, tuple) else held
 

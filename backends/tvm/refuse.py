@@ -14,7 +14,7 @@ from bridge.ir.backend import Refusal
 from bridge.ir.nodes import is_higher_order
 from bridge.ir.rows import asked, unsupported_argument
 from bridge.ir.schema import call_arguments
-from bridge.ir.shapes import is_size, leaves, new_symbols_of, symbols_of, tensors_of
+from bridge.ir.shapes import is_size, leaves, new_symbols_of, real_symbols_of, symbols_of, tensors_of
 from bridge.ledger import DeadEnd
 
 OWN_NAMESPACES = ("aten", "prims")
@@ -54,6 +54,10 @@ def refusal(node: fx.Node, device: torch.device = CPU) -> Refusal | None:
         return coverage(detail, "row refuses")
     if new_symbols_of(node):
         return coverage(f"a size of the result of {row.op} depends on values", "dynamic output shape")
+    numbers = real_symbols_of(node)
+    if numbers:
+        detail = f"{row.op} is given a number that was read out of a tensor ({', '.join(sorted(numbers))})"
+        return Refusal(DeadEnd.DYNAMIC_SHAPE, detail, "number")
     symbols = symbols_of(node)
     if symbols and not row.symbolic:
         detail = f"{row.op} is not converted with symbolic sizes ({', '.join(sorted(symbols))})"

@@ -19,13 +19,15 @@ class Symbols:
         self._variables: dict[str, Any] = {}
 
     def size(self, value: Any) -> Any:
-        """An int as it is; a SymInt or a SymFloat as a TIR expression. Raises UnknownExpression."""
+        """An int as it is; a SymInt, or a SymFloat of whole ones, as a TIR expression. Raises UnknownExpression."""
         if isinstance(value, torch.SymInt | torch.SymFloat):
             return self._expression(value.node.expr, "int64" if isinstance(value, torch.SymInt) else "float64")
         return value
 
-    def within(self, value: torch.SymBool) -> list[Any]:
-        """The symbols that a truth value depends on: Relax's shapes hold numbers alone."""
+    def all_of(self, value: Any) -> list[Any]:
+        """A size; for another number the symbols that it depends on: Relax's shapes hold whole numbers alone."""
+        if not isinstance(value, torch.SymBool | torch.SymFloat):
+            return [self.size(value)]
         names = sorted(str(symbol) for symbol in value.node.expr.free_symbols)
         return [self._variables.setdefault(name, tirx.Var(name, "int64")) for name in names]
 
@@ -35,6 +37,8 @@ class Symbols:
         if isinstance(expr, sympy.Float | sympy.Rational):
             return tirx.FloatImm("float64", float(expr))
         if isinstance(expr, sympy.Symbol):
+            if not expr.is_integer:
+                raise UnknownExpression(f"{expr} is no size, and a kernel is given whole numbers alone")
             variable = self._variables.setdefault(expr.name, tirx.Var(expr.name, "int64"))
             return variable if dtype == "int64" else tirx.Cast(dtype, variable)
         kind = type(expr).__name__

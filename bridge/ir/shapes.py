@@ -51,6 +51,13 @@ def new_symbols_of(node: fx.Node) -> set[str]:
     return _symbols(node.meta.get("val")) - _symbols(fake([list(node.args), dict(node.kwargs)]))
 
 
+def real_symbols_of(node: fx.Node) -> set[str]:
+    """The names of the symbols that a node reads or gives and that are no sizes: floats that `item` gave."""
+    values = leaves([fake([list(node.args), dict(node.kwargs)]), node.meta.get("val")])
+    floats = [value.node.expr for value in values if isinstance(value, torch.SymFloat)]
+    return {str(symbol) for expr in floats for symbol in expr.free_symbols if not symbol.is_integer}
+
+
 def _symbols(values: Any) -> set[str]:
     found: set[str] = set()
     for value in leaves(values):

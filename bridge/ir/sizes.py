@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -61,6 +61,8 @@ def _text(expr: Any) -> str:
         return f"(({number} + {by} - 1)//{by})"
     if kind == "ToFloat":
         return f"float({parts[0]})"
+    if kind in ("FloatPow", "PowByNatural"):
+        return f"({parts[0]}**{parts[1]})"
     if kind in ("Max", "Min"):
         return f"{kind.lower()}({', '.join(parts)})"
     raise UnknownExpression(f"the size {expr} holds {kind}, which the program cannot compute")
@@ -69,28 +71,39 @@ def _text(expr: Any) -> str:
 def solved(values: Sequence[tuple[str, Any]], known: Collection[str]) -> Iterator[tuple[str, str]]:
     """What the symbols of some values are that are not known yet, as Python text: each symbol once, in an order of use.
 
-    values: with their names. A symbol is a value itself, a size of a tensor, where the tensor begins in memory, or what
-    makes such an expression true: a backward may be given n + 40 and no n.
+    values: with their names. A symbol is a value itself, a size or the offset of a tensor, or what makes such an
+    expression true: a backward may be given n + 40 and no n.
     """
+    tensors = [(name, value) for name, value in values if isinstance(value, torch.Tensor)]
+    sizes = [(size, f"{name}.shape[{dim}]") for name, value in tensors for dim, size in enumerate(value.shape)]
+    given = _expressions([*((value, name) for name, value in values), *sizes])
+    given.sort(key=lambda one: not one[0].is_Symbol)
+    given += _expressions([layout for name, value in tensors for layout in _layout(name, value)])
     told = set(known)
-    pending: list[tuple[Any, str]] = []
-    for name, value in values:
-        named = [(value, name)]
-        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
-            named += [(size, f"{name}.shape[{dim}]") for dim, size in enumerate(value.shape)]
-            named.append((value.storage_offset(), f"{name}.storage_offset()"))
-        pending += [(one.node.expr, text) for one, text in named if isinstance(one, torch.SymInt | torch.SymFloat)]
-    pending.sort(key=lambda one: not one[0].is_Symbol)
-    found = True
-    while found:
-        found = False
-        for expr, text in pending:
-            unknown = [symbol for symbol in expr.free_symbols if str(symbol) not in told]
-            answer = _solution(expr, text, unknown[0]) if len(unknown) == 1 else None
-            if answer is not None:
-                found = True
-                told.add(str(unknown[0]))
-                yield str(unknown[0]), answer
+    while answer := next(_solutions(given, told), None):
+        told.add(answer[0])
+        yield answer
+
+
+def _expressions(values: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
+    """The expressions of those that are symbolic, with their texts."""
+    return [(value.node.expr, text) for value, text in values if isinstance(value, torch.SymInt | torch.SymFloat)]
+
+
+def _layout(name: str, value: torch.Tensor) -> Iterator[tuple[Any, str]]:
+    """The strides and the offset of a tensor: asked last, for ATen may lay it out otherwise than a fake tensor says."""
+    if value.layout == torch.strided:
+        yield from ((stride, f"{name}.stride({dim})") for dim, stride in enumerate(value.stride()))
+        yield value.storage_offset(), f"{name}.storage_offset()"
+
+
+def _solutions(given: Iterable[tuple[Any, str]], told: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The symbols that are alone unknown in one of the expressions, with what they are."""
+    for expr, text in given:
+        unknown = [symbol for symbol in expr.free_symbols if str(symbol) not in told]
+        answer = _solution(expr, text, unknown[0]) if len(unknown) == 1 else None
+        if answer is not None:
+            yield str(unknown[0]), answer
 
 
 def _solution(expr: Any, text: str, symbol: Any) -> str | None:

@@ -66,6 +66,24 @@ def view_of_root(graph: fx.Graph, node: fx.Node) -> None:
             node.args = (root, size, stride, start)
 
 
+def keep_in_tensor(graph: fx.Graph, node: fx.Node) -> None:
+    """A tensor of a number that was read out of a tensor is that tensor, as float64 holds it: Python has no other."""
+    number = node.args[0]
+    if not isinstance(number, fx.Node) or number.target is not aten._local_scalar_dense.default:
+        return
+    source, value = number.args[0], node.meta["val"]
+    if not fake(source).is_floating_point():
+        return
+    with graph.inserting_before(node):
+        wide = new_node(graph, node, aten._to_copy.default, (source,), {"dtype": torch.float64})
+        single = new_node(graph, node, aten.view.default, (wide, []))
+        made = new_node(graph, node, aten._to_copy.default, (single,), {"dtype": value.dtype, "device": value.device})
+    node.replace_all_uses_with(made)
+    graph.erase_node(node)
+    if not number.users:
+        graph.erase_node(number)
+
+
 def split_dropout(graph: fx.Graph, node: fx.Node) -> None:
     """native_dropout(x, p, True) → mask = bernoulli(1 - p); x · mask · 1 / (1 - p).
 
@@ -155,5 +173,6 @@ REWRITES: dict[Any, Callable[[fx.Graph, fx.Node], None]] = {
     aten.detach.default: drop_alias,
     aten.lift_fresh_copy.default: drop_copy_of_constant,
     aten.native_dropout.default: split_dropout,
+    aten.scalar_tensor.default: keep_in_tensor,
 }
 """How a node of each kind is rewritten."""

@@ -21,6 +21,9 @@ from experiments.conformance.modules import MODULES, module_samples
 from experiments.conformance.samples import Sample, samples
 from experiments.coverage.exact import WIDER, Draws, in_float64, widened
 
+FAKE_FAILED = "TorchRuntimeError"
+"""Raised by torch.compile, whatever its backend, where torch cannot tell what a call gives without its values."""
+
 WRONG, RAISED, CRASHED, NOT_CAPTURED, NO_SAMPLE = "wrong result", "raised", "crashed", "uncaptured", "no sample"
 """Kinds of the events that say what became of an entry."""
 SAMPLES = "samples"
@@ -162,7 +165,10 @@ def compared(name: str, sample: Sample, eager: Result, precise: Result, symbolic
     try:
         found = called(call, arguments)
     except Exception as error:
-        return [*compilation.records(), raised(sample.name, error)]
+        event = raised(sample.name, error)
+        if type(error).__name__ == FAKE_FAILED:
+            return [replace(event, dead_end=DeadEnd.COVERAGE, op="call", kind=NOT_CAPTURED)]
+        return [*compilation.records(), event]
     wrong = differences(name, found, eager, precise)
     events = [Event(DeadEnd.MAINTENANCE, sample.name, reason, WRONG) for reason in wrong]
     ran = any(graph.runs[0] for graph in compilation.graphs)

@@ -21,7 +21,7 @@ from bridge.frontends.torch.masks import drop_masks
 from bridge.frontends.torch.record import CaptureRecord
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
 from bridge.frontends.torch.undefined import Reached, reached_results, with_missing_gradients
-from bridge.frontends.torch.values import complete_values
+from bridge.frontends.torch.values import check_sizes, complete_values
 from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Boxed, Graph, JointGraph, Phase, copied
 from bridge.ledger import DeadEnd, Event, Ledger
@@ -114,6 +114,7 @@ class Capture:
         def compiler(module: fx.GraphModule, examples: Sequence[Any]) -> Boxed:
             if phase is not Phase.BACKWARD:
                 check_inputs(module)
+            check_sizes(module)
             complete_values(module)
             roles, names = input_roles(module, frame)
             graph = Graph(name, phase, module, roles, output_roles(module), names)

@@ -31,9 +31,11 @@ class CaptureRecord:
         self.breaks: Counter[str] = Counter()
         self._reasons: list[str] = []
         self._told: set[tuple[Any, ...]] = set()
+        self._graphs = 0
 
     def frame_begun(self, breaks: Counter[str]) -> None:
         self.breaks = breaks
+        self._graphs = 0
 
     def guard_failed(self, reason: str) -> None:
         """The reason is kept until it is known what comes of it."""
@@ -59,6 +61,11 @@ class CaptureRecord:
             op = type(module).__name__ if leaf else "call"
             self._uncaptured(DeadEnd.COVERAGE, op, reason, source=code_line(frame.f_code))
 
+    def frame_broken(self, frame: Any, reason: str) -> None:
+        """Where a graph was made, it was told with it. Our own frame only calls the user's, which tells of itself."""
+        if not self._graphs and not is_own(frame.f_code.co_filename):
+            self._uncaptured(DeadEnd.COVERAGE, "graph break", reason, source=code_line(frame.f_code))
+
     def frame_failed(self, frame: Any, error: Exception) -> None:
         """Dynamo's own fault costs the frame, which runs as Python."""
         self._reasons.clear()
@@ -78,6 +85,7 @@ class CaptureRecord:
 
     def recompiled(self, graph: str) -> None:
         """Compiling a frame again for new sizes is a dead end; for another mode, type or branch it is a new program."""
+        self._graphs += 1
         reasons, self._reasons = self._reasons, []
         if reasons and _ABOUT_SIZES.search(reasons[0]):
             event = Event(DeadEnd.DYNAMIC_SHAPE, op="frame", detail=reasons[0], kind="recompiled", graph=graph)

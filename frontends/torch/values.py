@@ -1,13 +1,54 @@
-"""Fake values for the nodes that torch adds to a graph without saying what they give."""
+"""Values that depend on tensors, and fake values for the nodes that torch adds without saying what they give."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from typing import Any
 
+import torch
 from torch import fx
 from torch._ops import OpOverload
 
+from bridge.ir.schema import call_arguments
 from bridge.ir.shapes import fake, leaves
+
+aten = torch.ops.aten
+
+
+class Misjudged(Exception):
+    """Torch says something of a size that is read out of a tensor which is not so; the graph has to break there."""
+
+
+def check_sizes(module: fx.GraphModule) -> None:
+    """Raises Misjudged where torch's fake tensors are wrong about what depends on values.
+
+    `masked_select` is said to give no more elements than it is given, though a mask may make more of them; `unique`
+    along a dimension that is counted from the end is said to keep that dimension; and what `unique_consecutive` gives
+    back of an empty tensor is said to have its dimensions, and has one.
+    """
+    for node in module.graph.nodes:
+        if node.target not in DEPENDING:
+            continue
+        given, *more = fake(call_arguments(node)).values()
+        if DEPENDING[node.target](given, *more):
+            raise Misjudged(f"torch tells wrong sizes of what {node.target} gives for {tuple(given.shape)}")
+
+
+def _wider(given: torch.Tensor, mask: torch.Tensor) -> bool:
+    return torch.broadcast_shapes(given.shape, mask.shape) != given.shape
+
+
+def _empty_or_from_the_end(given: torch.Tensor, inverse: bool, counts: bool, dim: int | None) -> bool:
+    return 0 in given.shape or (dim is not None and dim < 0)
+
+
+DEPENDING: Mapping[Any, Callable[..., bool]] = {
+    aten.masked_select.default: _wider,
+    aten.unique_consecutive.default: _empty_or_from_the_end,
+    aten.unique_dim.default: lambda given, dim, *more: dim < 0,
+}
+"""Ops whose results have sizes that depend on values, and whether torch is wrong about a call of one."""
 
 
 def complete_values(module: fx.GraphModule) -> None:

@@ -25,6 +25,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, P
 from bridge.frontends.torch.adapters.dropout import leave_out_inactive
 from bridge.frontends.torch.adapters.random import take_symbols
 from bridge.frontends.torch.adapters.rnn import dropout_between_layers
+from bridge.frontends.torch.values import Misjudged
 from bridge.ir.shapes import new_symbols_of
 from bridge.touched import TORCH
 
@@ -41,8 +42,8 @@ config_of_compiler: Any = torch.compiler.config
 READS_VALUES = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 """Dynamo's options for `item` and the like, and for results whose size depends on values."""
 
-ABOUT_VALUES = (GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound)
-"""What torch raises where something has to be known of a number that is read out of a tensor."""
+ABOUT_VALUES = (GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound, TorchDynamoException, Misjudged)
+"""What is raised where something must be known of a number that is read out of a tensor, and for other reasons too."""
 
 FAULTS = (InternalTorchDynamoError, IndexError, AssertionError)
 """What Dynamo raises where it fails itself. If it was the user's own mistake, plain Python will say so."""
@@ -79,6 +80,9 @@ class Listener(Protocol):
 
     def frame_skipped(self, frame: Any, reason: str) -> None:
         """A frame runs as plain Python, now and on every later call."""
+
+    def frame_broken(self, frame: Any, reason: str) -> None:
+        """A frame broke. If no graph was made of it before it did, nobody else tells."""
 
     def frame_failed(self, frame: Any, error: Exception) -> None:
         """Dynamo failed by a fault of its own, and the frame runs as plain Python."""
@@ -207,7 +211,7 @@ class Adapter:
         reason = getattr(module, "compile_subgraph_reason", None)
         if reason is None or not reason.graph_break:
             return None
-        new = [text for text, n in _breaks().items() if n > breaks[text]]
+        new = _new_breaks(breaks)
         return GraphBreak(new[-1] if new else reason.reason, tuple(reason.user_stack))
 
     @property
@@ -228,11 +232,11 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any], read_va
     """
 
     def compile_frame(frame: Any, *more: Any, **named: Any) -> Any:
-        hits = _recompile_limit_hits()
-        listener.frame_begun(_breaks())
+        hits, breaks = _recompile_limit_hits(), _breaks()
+        listener.frame_begun(breaks)
         options = {**config, "dont_skip_tracing": _is_of_torchs_module(frame)}
         try:
-            answer = _answer(lambda: callback(frame, *more, **named), options, read_values)
+            answer = _answer(lambda: callback(frame, *more, **named), options, read_values, listener)
         except FAULTS as error:
             listener.frame_failed(frame, error)
             return ConvertFrameReturn()
@@ -240,13 +244,15 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any], read_va
             listener.limit_reached(frame)
         elif answer.guarded_code is None:
             listener.frame_skipped(frame, getattr(answer, "skip_reason", None) or "Dynamo does not say why")
+        elif new := _new_breaks(breaks):
+            listener.frame_broken(frame, new[-1])
         return answer
 
     compile_frame._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
     return compile_frame
 
 
-def _answer(compile: Callable[[], Any], options: dict[str, Any], read_values: bool) -> Any:
+def _answer(compile: Callable[[], Any], options: dict[str, Any], read_values: bool, listener: Listener) -> Any:
     """What Dynamo makes of a frame. Where it fails on what is read out of tensors, the graph breaks there instead.
 
     It also fails where such a number decides how many dimensions a result has, and then says what it says of a wrong
@@ -257,14 +263,15 @@ def _answer(compile: Callable[[], Any], options: dict[str, Any], read_values: bo
             with torch._dynamo.config.patch({**options, **dict.fromkeys(READS_VALUES, True)}):
                 return compile()
         except Exception as error:
-            if not (isinstance(error, TorchDynamoException) or _reads_values(error)):
+            if not _reads_values(error):
                 raise
+        listener.frame_begun(_breaks())
     with torch._dynamo.config.patch(options):
         return compile()
 
 
 def _reads_values(error: BaseException | None) -> bool:
-    """Whether an error is due to a number that is known only when the program runs."""
+    """Whether an error may be due to a number that is known only when the program runs."""
     while error is not None and not isinstance(error, ABOUT_VALUES):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -281,6 +288,11 @@ def _is_of_torchs_module(frame: Any) -> bool:
 def _breaks() -> Counter[str]:
     """How often each reason has ended a graph in this process."""
     return Counter(counters["unimplemented"]) + Counter(counters["graph_break"])
+
+
+def _new_breaks(before: Counter[str]) -> list[str]:
+    """The reasons that have ended a graph since."""
+    return [text for text, n in _breaks().items() if n > before[text]]
 
 
 @contextmanager

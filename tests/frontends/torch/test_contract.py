@@ -57,6 +57,9 @@ class Listens:
     def frame_skipped(self, frame: Any, reason: str) -> None:
         self.told.append(f"skipped: {frame.f_code.co_name}")
 
+    def frame_broken(self, frame: Any, reason: str) -> None:
+        self.told.append(f"broken: {frame.f_code.co_name}")
+
     def frame_failed(self, frame: Any, error: Exception) -> None:
         self.told.append(f"failed: {error}")
 

@@ -1,0 +1,68 @@
+"""Numbers and sizes that are read out of tensors: in the graph where torch is right about them, else outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import bridge
+
+
+def number(x: torch.Tensor) -> float:
+    return x.max().item()
+
+
+def whole_number(x: torch.Tensor) -> int:
+    return x.argmax().item()  # type: ignore[return-value]
+
+
+def as_factor(x: torch.Tensor) -> torch.Tensor:
+    return x * x.sum().item()
+
+
+def filled_with_a_power(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.full((3,), x.abs().mean().item() ** 2)
+
+
+def at_places(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The parts begin where the places say: the offset of a tensor is a symbol."""
+    return torch.tensor_split(x.exp(), (x > -9).cumsum(0)[:2])
+
+
+@pytest.mark.parametrize("function", [number, whole_number, as_factor, filled_with_a_power, at_places])
+def test_numbers_are_read_inside_the_graph(function: Callable[..., Any]) -> None:
+    compiled = bridge.compile(function)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn(3)
+        found, expected = compiled(x), function(x)
+        assert type(found) is type(expected)
+        torch.testing.assert_close(found, expected)
+    assert len(bridge.inspect(compiled).graphs) == 1
+    assert not compiled.ledger.select(kind="uncaptured")
+    assert not compiled.ledger.select(kind="compiler failed")
+
+
+def selected_by_a_wider_mask(x: torch.Tensor) -> torch.Tensor:
+    return torch.masked_select(x, x.expand(4, 3) > -9)
+
+
+def unique_from_the_end(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.unique_consecutive(x, return_inverse=True, dim=-1)
+
+
+def joined_without_a_size_of_one(x: torch.Tensor) -> torch.Tensor:
+    """Whether `squeeze` takes a dimension away depends on a value, and so does whether `cat` can be called."""
+    row = x[None, : (x > -9).sum().item() - 2]
+    return torch.cat([x[:1], row.squeeze(1)])
+
+
+@pytest.mark.parametrize("function", [selected_by_a_wider_mask, unique_from_the_end, joined_without_a_size_of_one])
+def test_where_torch_is_wrong_about_sizes_the_graph_breaks(function: Callable[..., Any]) -> None:
+    compiled = bridge.compile(function)
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(x), function(x))
+    assert compiled.ledger.select(kind="uncaptured")

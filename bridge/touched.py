@@ -115,6 +115,7 @@ TORCH: tuple[Touched, ...] = (
         mentioned="torch/_inductor/codegen/wrapper.py",
         without="some of the speed of small graphs",
     ),
+    Touched("torch._C._autograd._get_current_graph_task_keep_graph", without="memory of recordings"),
     _called("torch._C._storage_Use_Count", "_storage_Use_Count(address)", without='mode="reduce-overhead"'),
     _called(
         "torch._inductor.standalone_compile",

@@ -5,21 +5,22 @@ pass saved are read where they lie, and updated there; other inputs are copied t
 made when all of these lie where they lay at the call before. Results are given out as tensors over the memory of the
 recording, and it is replayed only when nobody holds the last ones: as long as somebody does, as when a model is called
 twice before its backward pass, the program runs as it is, in fresh memory. Small results are the user's to keep (losses
-in a list), so they are copied.
+in a list), so they are copied. A forward and its backward share a pool of memory (`pool.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from bridge.backends.tvm.compat import holders
+from bridge.backends.tvm.pool import Pool, over
 from bridge.backends.tvm.tensors import on_its_device
 from bridge.ir.compiled import CompiledGraph
-from bridge.ir.joint import Boxed, Graph, Role
+from bridge.ir.joint import Boxed, Graph, Phase, Role
 from bridge.ir.shapes import is_size, symbols_of, tensors_of
 from bridge.ledger import DeadEnd, Event, Ledger
 
@@ -34,8 +35,8 @@ RECORDINGS = 4
 
 IN_PLACE = (Role.PARAMETER, Role.BUFFER, Role.STATE, Role.SAVED)
 
-Record = Callable[[Callable[[], Sequence[Any]]], tuple[Sequence[Any], Callable[[], None]]]
-"""Runs a function while it is recorded: its results, and what computes them again into the same memory."""
+Record = Callable[[Boxed, list[Any], Any], tuple[Sequence[Any], Callable[[], None]]]
+"""Runs a program while it is recorded in a pool: its results, and what computes them again into the same memory."""
 
 
 def replayed(compiled: CompiledGraph, ledger: Ledger) -> CompiledGraph:
@@ -44,7 +45,8 @@ def replayed(compiled: CompiledGraph, ledger: Ledger) -> CompiledGraph:
     if reason is not None:
         ledger.record(_event(compiled.graph, reason))
         return compiled
-    return replace(compiled, run=on_its_device(Replay(compiled, ledger, recorded), compiled.graph.device))
+    pool = compiled.graph.shared.setdefault(compiled.graph.name, Pool())
+    return replace(compiled, run=on_its_device(Replay(compiled, ledger, pool), compiled.graph.device))
 
 
 def unfit(graph: Graph) -> str | None:
@@ -59,11 +61,11 @@ def unfit(graph: Graph) -> str | None:
     return None
 
 
-def recorded(function: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], Callable[[], None]]:
-    """A CUDA graph of a function. What it draws at random is drawn anew at each replay, as eager would go on."""
+def recorded(run: Boxed, inputs: list[Any], pool: Any) -> tuple[Sequence[Any], Callable[[], None]]:
+    """A CUDA graph of a program. What it draws at random is drawn anew at each replay, as eager would go on."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        results = function()
+    with torch.cuda.graph(graph, pool=pool):
+        results = run(inputs)
     return results, graph.replay
 
 
@@ -71,19 +73,23 @@ class Replay:
     """A program that is recorded and replayed. Boxed, as the program is.
 
     borrow: the tensor by which a recording reads what is not its own. It goes when the recording is made, since whoever
-    owns the memory has to be able to tell that nobody needs it any more.
+    owns the memory has to be able to tell that nobody needs it any more. over: a tensor over memory that it does not
+    keep.
     """
 
     def __init__(
         self,
         compiled: CompiledGraph,
         ledger: Ledger,
-        record: Record,
+        pool: Pool,
+        record: Record = recorded,
         borrow: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach,
+        over: Callable[[torch.Tensor], torch.Tensor] = over,
     ) -> None:
         graph = compiled.graph
         self._run: Boxed = compiled.run
-        self._compiled, self._ledger, self._record, self._borrow = compiled, ledger, record, borrow
+        self._compiled, self._ledger, self._record, self._borrow, self._over = compiled, ledger, record, borrow, over
+        self._pool = pool if pool.join(self, graph.phase) else None
         self._written = sorted({at for at in graph.targets if at is not None})
         held = [role in IN_PLACE or at in self._written for at, role in enumerate(graph.inputs)]
         self._still = [at for at, stays in enumerate(held) if stays]
@@ -92,28 +98,62 @@ class Replay:
         self._warm, self._left = 0, RECORDINGS
         self._given_up = ""
         self._told: set[str] = set()
-        self._places: list[int] | None = None
         self._last: list[int] = []
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Let go of the recording, if there is one, and of its memory."""
+        self._places: list[int] | None = None
         self._replay: Callable[[], None] | None = None
         self._copies: list[tuple[int, torch.Tensor]] = []
-        self._gives: list[Callable[[], Any]] = []
         self._passed_on: list[tuple[int, int]] = []
-        self._storages: list[int] = []
-        self._counts: list[int] = []
-        self._memory: Sequence[Any] = ()
+        self._keep([])
+
+    def start_over(self) -> None:
+        """Let go of the recording, and be as free to make others as at first."""
+        self._left = RECORDINGS
+        self.forget()
+
+    def _keep(self, memory: Sequence[Any], others: Collection[int] = ()) -> None:
+        """Hold the results of a recording, but those that lie in the storages of others: what is given out of them."""
+        self._memory = list(memory)
+        self._gives = [given_out(result, role) for result, role in zip(self._memory, self._roles)]
+        made = (storage_of(result) for result in self._memory if isinstance(result, torch.Tensor))
+        self._storages = [storage for storage in made if storage not in others]
+        self._counts: list[int] = list(map(holders, self._storages))
+
+    def is_unheld(self) -> bool:
+        """Whether nobody holds what the last replay gave."""
+        return list(map(holders, self._storages)) == self._counts
+
+    def saves(self) -> dict[int, int]:
+        """The storages of what is saved for a backward and given to nobody else; how many hold each if nobody does."""
+        given = [(r, role) for r, role in zip(self._memory, self._roles) if isinstance(r, torch.Tensor)]
+        others = {storage_of(result) for result, role in given if role is not Role.SAVED}
+        saved = {storage_of(result) for result, role in given if role is Role.SAVED} - others
+        return {storage: count for storage, count in zip(self._storages, self._counts) if storage in saved}
+
+    def let_go(self) -> dict[int, int]:
+        """Keep what is saved no longer, but know where it lies: as `saves`, of the storages over it."""
+        saved = self.saves()
+        moved = [isinstance(r, torch.Tensor) and storage_of(r) in saved for r in self._memory]
+        others = {storage_of(r) for r in self._memory if isinstance(r, torch.Tensor)}.difference(self._storages)
+        unheld = dict(zip(self._storages, self._counts))  # others may be held just now
+        self._keep([self._over(r) if moves else r for r, moves in zip(self._memory, moved)], others)
+        self._counts = [unheld.get(storage, count) for storage, count in zip(self._storages, self._counts)]
+        over = {storage_of(r) for r, moves in zip(self._memory, moved) if moves}
+        return {storage: count for storage, count in zip(self._storages, self._counts) if storage in over}
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         if self._given_up:
             return self._launched(args, self._given_up)
-        if list(map(holders, self._storages)) != self._counts:
+        if not self.is_unheld():
             return self._launched(args, "results of the last replay are held while it is called again")
         places = [args[at].data_ptr() for at in self._still]
         if places != self._places or self._replay is None:
             return self._moved(args, places)
+        if self._pool is not None and self._pool.destroys(self._compiled.graph.phase):
+            return self._set_apart(args)
         for at, copy in self._copies:
             copy.copy_(args[at])
         return self._replayed(args, self._replay)
@@ -129,6 +169,12 @@ class Replay:
             results[position] = args[at]
         args.clear()
         return results
+
+    def _set_apart(self, args: list[Any]) -> Sequence[Any]:
+        """Run as it is where a replay would destroy what is held: for a forward this once, and then in its own pool."""
+        if self._compiled.graph.phase is Phase.FORWARD:
+            return self._run(args)
+        return self._launched(args, "what the forward saved is held while its backward runs")
 
     def _launched(self, args: list[Any], reason: str) -> Sequence[Any]:
         """Run the program step by step. A reason is an event, once."""
@@ -147,37 +193,59 @@ class Replay:
             return self._run(args)
         if not self._left:
             self._given_up = f"what it reads has moved {RECORDINGS} times"
-            self._forget()
-            return self._launched(args, self._given_up)
+            return self._without(lambda: self._launched(args, self._given_up))
         self._left -= 1
+        if settled and self._replay is not None and self._pool is not None:
+            return self._without(lambda: self._run(args))
         return self._recorded(args, places) if settled else self._run(args)
+
+    def _without(self, run: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        """Run with no recording from now on. What is read may lie in one, which goes only then."""
+        results = run()
+        self.forget() if self._pool is None else self._pool.forget()
+        return results
 
     def _recorded(self, args: list[Any], places: list[int]) -> Sequence[Any]:
         """Record, and let the recording compute this call's results."""
-        self._forget()
+        self.forget()
+        passing = self._passing(args)
         inputs: list[Any] = list(args)
         for at in self._still:
-            inputs[at] = self._borrow(args[at])
+            if at not in passing:
+                inputs[at] = self._borrow(args[at])
         for at in self._moving:
             inputs[at] = args[at].detach().clone()
+        reads = {id(inputs[at]): (at, inputs[at]) for at in self._still if at not in passing}
+        others = {storage_of(inputs[at]) for at in self._still if at not in passing}
+        self._copies = [(at, inputs[at]) for at in self._moving]
+        if passing:
+            assert self._pool is not None
+            args[:] = [self._over(value) if at in passing else value for at, value in enumerate(args)]
+            self._pool.give_back()
         try:
-            results, replay = self._record(lambda: self._run(list(inputs)))
+            results, replay = self._record(self._run, inputs, None if self._pool is None else self._pool.handle())
         except RuntimeError as error:  # a call-out that waits for the GPU, or asks it for memory of its own
             self._given_up = str(error).splitlines()[0]
             return self._launched(args, self._given_up)
-        own = {id(inputs[at]): at for at in self._still}
-        self._passed_on = [(n, own[id(result)]) for n, result in enumerate(results) if id(result) in own]
+        self._passed_on = [(n, reads[id(result)][0]) for n, result in enumerate(results) if id(result) in reads]
         passed = {n for n, _ in self._passed_on}
-        self._memory = [None if n in passed else result for n, result in enumerate(results)]
-        self._copies = [(at, inputs[at]) for at in self._moving]
-        self._gives = [given_out(result, role) for result, role in zip(self._memory, self._roles, strict=True)]
-        others = {inputs[at].untyped_storage()._cdata for at in self._still}
-        made = [r.untyped_storage()._cdata for r in self._memory if isinstance(r, torch.Tensor)]
-        self._storages = [storage for storage in made if storage not in others]
+        memory = [None if n in passed else result for n, result in enumerate(results)]
         del results
-        self._counts = list(map(holders, self._storages))
+        self._keep(memory, others)
+        del memory
         self._places, self._replay = places, replay
         return self._replayed(args, replay)
+
+    def _passing(self, args: list[Any]) -> frozenset[int]:
+        """The inputs whose memory the recording may use once it has read them."""
+        if self._pool is None or self._compiled.graph.phase is not Phase.BACKWARD:
+            return frozenset()
+        return frozenset(self._pool.passing(args, self._still))
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """The storage of a tensor, as torch counts who holds it."""
+    return tensor.untyped_storage()._cdata
 
 
 def given_out(result: Any, role: Role) -> Callable[[], Any]:

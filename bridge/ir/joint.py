@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -51,6 +51,7 @@ class Graph:
     input_names: the user's name for an input where it has one ("layer.weight"), else "".
     targets: for each result the position of the input that it is written into, None for one that is returned; empty
         where all are returned.
+    shared: by name, what the graphs of one compilation have in common when they run.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Graph:
     outputs: tuple[Role, ...]
     input_names: tuple[str, ...] = ()
     targets: tuple[int | None, ...] = ()
+    shared: dict[str, Any] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
 
     @property
     def nodes(self) -> list[fx.Node]:

@@ -57,6 +57,7 @@ class Capture:
         self._record = CaptureRecord(ledger)
         self._reached: dict[str, Reached | None] = {}
         self._sizes: set[int] = set()
+        self._shared: dict[str, Any] = {}
         self.adapter = _adapter(torch_version, ledger)
 
     def compile(
@@ -117,7 +118,7 @@ class Capture:
             check_sizes(module)
             complete_values(module)
             roles, names = input_roles(module, frame)
-            graph = Graph(name, phase, module, roles, output_roles(module), names)
+            graph = Graph(name, phase, module, roles, output_roles(module), names, shared=self._shared)
             self._record.mutated(graph, frame)
             return boxed(self._compile_graph(graph).run)
 

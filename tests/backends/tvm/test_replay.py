@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
@@ -13,45 +13,75 @@ from unittest import mock
 import pytest
 import torch
 from torch import fx, nn
+from torch._functorch import config as functorch_config
 from torch.nn import functional as F
 
 import bridge
 from bridge import pipeline
-from bridge.backends.tvm.replay import RECORDINGS, WARM, Replay
+from bridge.backends.tvm.pool import Pool
+from bridge.backends.tvm.replay import RECORDINGS, WARM, Replay, storage_of
 from bridge.backends.tvm.tensors import Copier
 from bridge.ir.compiled import CompiledGraph
-from bridge.ir.joint import Graph, Phase, Role
+from bridge.ir.joint import Boxed, Graph, Phase, Role
 from bridge.ledger import Ledger
+
+
+@dataclass(eq=False)
+class Recorded:
+    """One recording: the pool that it lies in, the memory that it may use once it has read it, and what it gives."""
+
+    pool: Any
+    gone: list[torch.Tensor]
+    given: list[torch.Tensor]
+    storages: list[int]
+
+    def destroy(self, others: Sequence[Recorded]) -> None:
+        """What a recording's own values may lie over: what it has read, and what was recorded later in the pool."""
+        later = [other for other in others[others.index(self) + 1 :] if other.pool is self.pool is not None]
+        for tensor in [*self.gone, *(tensor for other in later for tensor in other.given)]:
+            tensor.fill_(-77)
 
 
 @pytest.fixture
 def recordings() -> Iterator[list[int]]:
     """How many were made, and how many replays. In place of a CUDA graph a function runs again, into its memory.
 
-    It runs while it is recorded too, and not in the first replay: the two together do what they do to a GPU.
+    It runs while it is recorded too, and not in the first replay: the two together do what they do to a GPU. What they
+    may destroy there is destroyed.
     """
     counts = [0, 0]
+    made: list[Recorded] = []
     program = pipeline.program
 
-    def record(function: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], Callable[[], None]]:
+    def record(run: Boxed, inputs: list[Any], pool: Any) -> tuple[Sequence[Any], Callable[[], None]]:
         counts[0] += 1
-        results = function()
+        held = list(inputs)
+        storages = {storage for other in made if other.pool is pool is not None for storage in other.storages}
+        gone = [t for t in held if isinstance(t, torch.Tensor) and storage_of(t) in storages]
+        read = {storage_of(t) for t in held if isinstance(t, torch.Tensor)}
+        results = run(inputs)
+        fresh = [t for t in results if isinstance(t, torch.Tensor) and storage_of(t) not in read]
+        one = Recorded(pool, gone, [borrowed(t) for t in fresh], [storage_of(t) for t in fresh])
+        made.append(one)
+        one.destroy(made)
         done = [True]
 
         def again() -> None:
             counts[1] += 1
             if done:
                 return done.clear()
-            for kept, fresh in zip(results, function(), strict=True):
+            for kept, fresh in zip(results, run(list(held)), strict=True):
                 if isinstance(kept, torch.Tensor) and kept.data_ptr() != fresh.data_ptr():
                     kept.copy_(fresh)
+            one.destroy(made)
 
         return results, again
 
     def replaying(lowered: Any, built: Any, callouts: Any, ledger: Any) -> Any:
-        made = program(lowered, built, callouts, ledger)
-        replay = Replay(made, ledger, record, borrowed)
-        return replace(made, run=lambda args: replay(args))  # a function, as on a GPU: the audit knows its code
+        compiled = program(lowered, built, callouts, ledger)
+        pool = lowered.graph.shared.setdefault(lowered.graph.name, Pool(object))
+        replay = Replay(compiled, ledger, pool, record, borrowed, borrowed)
+        return replace(compiled, run=lambda args: replay(args))  # a function, as on a GPU: the audit knows its code
 
     with mock.patch.object(pipeline, "program", replaying):
         yield counts
@@ -123,6 +153,61 @@ def test_gradients_that_are_kept(recordings: list[int]) -> None:
         torch.testing.assert_close(gradients(model), gradients(eager))
 
 
+def test_gradients_that_are_held_while_the_next_forward_runs(recordings: list[int]) -> None:
+    """As where `zero_grad` stands behind the forward: from the first such call on each recording has its own pool."""
+    model = Model()
+    eager, compiled = copy.deepcopy(model), bridge.compile(model)
+    for number in range(14):
+        x = torch.randn(5, 8)
+        for one, call in ((model, compiled), (eager, eager)):
+            if number < 7:
+                one.zero_grad()
+            held = gradients(one)
+            loss = call(x).square().sum()
+            torch.testing.assert_close(gradients(one), held)
+            one.zero_grad()
+            loss.backward()
+        torch.testing.assert_close(gradients(model), gradients(eager))
+    assert recordings[0] == 4
+    assert recordings[1] >= 16
+    assert not compiled.ledger.select(kind="not recorded")
+
+
+@pytest.mark.parametrize("always", [False, True])
+@functorch_config.patch(donated_buffer=False)  # with which torch refuses
+def test_what_was_saved_is_used_twice(recordings: list[int], always: bool) -> None:
+    model = Model()
+    eager, compiled = copy.deepcopy(model), bridge.compile(model)
+    for number in range(8):
+        x = torch.randn(5, 8)
+        for one in (compiled, eager):
+            one.zero_grad()
+            loss = one(x).square().sum()
+            loss.backward(retain_graph=always or number > 5)
+            if number > 5:
+                loss.backward()
+        torch.testing.assert_close(gradients(model), gradients(eager))
+    details = [event.detail for event in compiled.ledger.select(kind="not recorded")]
+    assert any("what the forward saved is held" in detail for detail in details) is not always
+    assert recordings[0] == 2
+
+
+def test_results_that_are_saved_too_and_held(recordings: list[int]) -> None:
+    """A large result that the backward reads: it stays what it was, whoever holds it."""
+    weight = nn.Parameter(torch.randn(600, 600))
+    compiled = bridge.compile(lambda x: (x @ weight).exp())
+    for _ in range(8):
+        weight.grad = None
+        x = torch.randn(600, 600) / 100
+        result = compiled(x)
+        result.square().sum().backward()
+        exactly = (x @ weight.detach()).exp()
+        torch.testing.assert_close(result.detach(), exactly)
+        torch.testing.assert_close(weight.grad, x.t() @ (2 * exactly * exactly), rtol=1e-4, atol=1e-4)
+        del result
+    assert recordings[0] == 2
+
+
 def test_parameters_that_move(recordings: list[int]) -> None:
     model = Model()
     compiled = bridge.compile(model)
@@ -138,7 +223,10 @@ def test_parameters_that_move_too_often_are_told() -> None:
     ledger = Ledger()
     graph = Graph("graph_0", Phase.INFERENCE, fx.GraphModule({}, fx.Graph()), (Role.PARAMETER,), (Role.OUTPUT,))
     replay = Replay(
-        CompiledGraph(graph, {}, lambda args: [args[0] * 2], "", 0, ()), ledger, lambda f: (f(), lambda: None)
+        CompiledGraph(graph, {}, lambda args: [args[0] * 2], "", 0, ()),
+        ledger,
+        Pool(object),
+        lambda run, inputs, pool: (run(inputs), lambda: None),
     )
     moved = [torch.full((3,), float(number)) for number in range(WARM + RECORDINGS + 3)]
     for x in moved:

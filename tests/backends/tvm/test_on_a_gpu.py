@@ -18,6 +18,8 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 SERIAL = {"aten.cumsum.default", "aten.embedding_dense_backward.default"}
 """What TVM leaves to others in the models below."""
 
+CONVOLUTION = torch.ops.aten.convolution.default
+
 
 def errors(model: nn.Module, reference: nn.Module) -> dict[str, float]:
     """The largest error of each gradient."""
@@ -51,6 +53,57 @@ def test_gradients(name: str, mode: str | None, monkeypatch: pytest.MonkeyPatch)
     assert {n: e for n, e in errors(model, exact).items() if not e <= limits[n]} == {}
     left = {event.op for event in compiled.ledger if event.kind in ("serial", "no row", "device", "build failed")}
     assert left <= SERIAL
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_images_by_channels(mode: str | None) -> None:
+    with torch.device("cuda"):
+        model, args, _, loss = MODELS["resnet18"]()
+        eager, exact = copy.deepcopy(model), copy.deepcopy(model).double()
+        compiled = bridge.compile(model, options={"mode": mode})
+    for _ in range(1 if mode is None else 5):
+        for one in (compiled, eager):
+            one.zero_grad()
+            with torch.autocast("cuda", torch.bfloat16):
+                value = loss(one(*args))
+            value.backward()
+    loss(exact(*(a.double() for a in args))).backward()
+    mine, own = ([e.square().sum().sqrt().item() for e in distances(m, exact)] for m in (model, eager))
+    assert all(m <= 2 * o + 1e-6 for m, o in zip(mine, own, strict=True)), (mine, own)
+    read = [n for graph in bridge.inspect(compiled).graphs for n in graph.graph.nodes if n.target is CONVOLUTION]
+    assert all(n.all_input_nodes[0].meta["val"].is_contiguous(memory_format=torch.channels_last) for n in read)
+    assert {event.kind for event in compiled.ledger} <= {"copied back"}
+
+
+def distances(model: nn.Module, exact: nn.Module) -> list[torch.Tensor]:
+    pairs = zip(model.parameters(), exact.parameters(), strict=True)
+    return [p.grad.double() - q.grad for p, q in pairs if p.grad is not None and q.grad is not None]
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_a_row_that_an_index_outside_points_at(mode: str | None) -> None:
+    """It is read inside of its tensor: memory far away is none of the process's."""
+    table, place = torch.randn(64, 256, device="cuda"), torch.tensor([0, 1 << 30, -(1 << 30), 63], device="cuda")
+    compiled = bridge.compile(lambda x, p: F.embedding(p, x) * 2, options={"mode": mode})
+    for _ in range(4):
+        found = compiled(table, place)
+    torch.testing.assert_close(found[::3], table[::63] * 2)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+def test_training_on_another_gpu() -> None:
+    with torch.device("cuda:1"):
+        model, args, kwargs, loss = MODELS["gpt2"]()
+        eager = copy.deepcopy(model.eval())
+        compiled = bridge.compile(model)
+    for one in (compiled, eager):
+        loss(one(*args, **kwargs)).backward()
+    for mine, own in zip(model.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, own.grad, rtol=1e-3, atol=1e-5)
+    assert torch.cuda.current_device() == 0
+    with pytest.raises(RuntimeError, match="same device"):
+        compiled(*(a.to("cuda:0") if isinstance(a, torch.Tensor) else a for a in args),
+                 **{k: v.to("cuda:0") if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()})  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

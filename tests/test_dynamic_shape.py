@@ -61,6 +61,20 @@ def test_one_compilation_serves_every_size(mixer: tuple[nn.Module, Any, nn.Modul
     assert not compiled.ledger.select(dead_end="dynamic_shape")
 
 
+def test_images_of_every_size() -> None:
+    """Halved twice: the sides of what is normalised are quotients of a symbol."""
+    torch.manual_seed(0)
+    halve = [nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, 2, 1), nn.BatchNorm2d(8)]
+    module = nn.Sequential(*halve, nn.ReLU())
+    compiled, eager = bridge.compile(module, dynamic=True), copy.deepcopy(module)
+    for batch, side in ((4, 32), (3, 33), (2, 47), (5, 6)):
+        x = torch.randn(batch, 3, side, side)
+        for mine, theirs in zip(gradients(module, compiled, x), gradients(eager, eager, x), strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+    assert len(bridge.inspect(compiled).graphs) == 2
+    assert not compiled.ledger.select(dead_end="dynamic_shape")
+
+
 def test_sizes_that_come_often_get_static_programs() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(6, 7), nn.GELU(), nn.LayerNorm(7))

@@ -58,11 +58,12 @@ Monomial = tuple[Atom, ...]
 class Index:
     """An immutable polynomial with integer coefficients: a map from products of atoms to coefficients, none zero."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_axes", "_hash", "terms")
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms: Mapping[Monomial, int] = terms
         self._hash: int | None = None
+        self._axes: frozenset[Axis] | None = None
 
     @staticmethod
     def of(value: int | Atom | Index) -> Index:
@@ -143,9 +144,16 @@ class Index:
                     yield from atom.value.atoms()
                     yield from atom.by.atoms()
 
+    @property
+    def axes(self) -> frozenset[Axis]:
+        """The axes that occur anywhere in it, inside data too."""
+        if self._axes is None:
+            self._axes = frozenset().union(*(_axes_of(atom) for monomial in self.terms for atom in monomial))
+        return self._axes
+
     def uses(self, axis: Axis) -> bool:
         """Whether the axis occurs anywhere in it, inside data too."""
-        return any(a is axis or (isinstance(a, Data) and a.scalar.uses(axis)) for a in self.atoms())
+        return axis in self.axes
 
     def coefficient(self, axis: Axis) -> Index | None:
         """What the axis is multiplied by, or None where the index is not linear in it."""
@@ -170,6 +178,14 @@ class Index:
                 product = product * _substituted(atom, into, data)
             total = total + product
         return total
+
+
+def _axes_of(atom: Atom) -> frozenset[Axis]:
+    if isinstance(atom, Axis):
+        return frozenset((atom,))
+    if isinstance(atom, Quotient | Remainder):
+        return atom.value.axes | atom.by.axes
+    return atom.scalar.axes if isinstance(atom, Data) else frozenset()
 
 
 def ravel(index: Sequence[Index], shape: Sequence[Index]) -> Index:
@@ -219,13 +235,21 @@ def below(value: Index, limit: Index) -> bool:
     return _negative(value - limit) and _negative(-value - 1)
 
 
+def is_size(atom: Atom) -> bool:
+    """Whether an atom is the same in all steps of a nest and at least 0: a size, and what sizes are divided into."""
+    if isinstance(atom, Quotient | Remainder):
+        parts = (a for index in (atom.value, atom.by) for monomial in index.terms for a in monomial)
+        return all(is_size(a) for a in parts) and (isinstance(atom, Remainder) or _negative(-atom.value - 1))
+    return isinstance(atom, Size)
+
+
 def _negative(value: Index) -> bool:
     """Whether the largest value that the index can take is below zero."""
     for _ in range(8):
         replaced = False
         total = Index({})
         for monomial, factor in value.terms.items():
-            axis = next((a for a in monomial if not isinstance(a, Size)), None)
+            axis = next((a for a in monomial if not is_size(a)), None)
             if axis is None:
                 total = total + Index({monomial: factor})
                 continue
@@ -253,7 +277,7 @@ def _largest(atom: Atom) -> Index | None:
     if isinstance(atom, Quotient) and _negative(-atom.value - 1):
         top = Index({})
         for monomial, factor in atom.value.terms.items():
-            bounds = [_largest(a) if not isinstance(a, Size) else Index.of(a) for a in monomial]
+            bounds = [_largest(a) if not is_size(a) else Index.of(a) for a in monomial]
             if factor > 0 and all(b is not None for b in bounds):
                 top = top + factor * product(b for b in bounds if b is not None)
             elif factor > 0:

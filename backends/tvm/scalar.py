@@ -33,12 +33,17 @@ class _Node:
     def _own(self) -> Any:
         return None
 
+    @cached_property
+    def axes(self) -> frozenset[Axis]:
+        """The axes on which the value depends."""
+        return self._own_axes().union(*(o.axes for o in self.operands))
+
     def uses(self, axis: Axis) -> bool:
         """Whether the value depends on the axis."""
-        return any(node.own_uses(axis) for node in walk(self))  # type: ignore[arg-type]
+        return axis in self.axes
 
-    def own_uses(self, axis: Axis) -> bool:
-        return False
+    def _own_axes(self) -> frozenset[Axis]:
+        return frozenset()
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, _Node) and self.key == other.key)
@@ -68,8 +73,8 @@ class Position(_Node):
     def _own(self) -> Any:
         return self.index
 
-    def own_uses(self, axis: Axis) -> bool:
-        return self.index.uses(axis)
+    def _own_axes(self) -> frozenset[Axis]:
+        return self.index.axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +91,8 @@ class Load(_Node):
     def _own(self) -> Any:
         return self.value, self.index
 
-    def own_uses(self, axis: Axis) -> bool:
-        return any(i.uses(axis) for i in self.index)
+    def _own_axes(self) -> frozenset[Axis]:
+        return frozenset().union(*(i.axes for i in self.index))
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from bridge.demo.timing import machine
 from bridge.ledger import DeadEnd, Event, Measure, Record
 from bridge.ledger.jsonl import read, write
 from experiments.apart import forget, measured_apart, sweep
+from experiments.corpus import MODELS as REAL
 from experiments.coverage.dynamic import PROGRAMS
 from experiments.coverage.run import DYNAMIC as CORPUS
 from experiments.coverage.step import WRONG_RESULTS
@@ -129,9 +130,14 @@ def timed_at(records: Sequence[Record]) -> list[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the models of the corpus ended. once: those right by one compilation, without an event of this dead end."""
+    """How the models of the corpus ended.
+
+    untouched: those right without an event of this dead end. once: of these, those that were compiled but once: what
+    a step itself has changed (a flag, a buffer that is set up) is a reason to compile again too.
+    """
 
     ended: Mapping[str, str]
+    untouched: frozenset[str]
     once: frozenset[str]
 
     @property
@@ -143,18 +149,24 @@ def outcome(records: Sequence[Record]) -> Outcome:
     """What became of the corpus with a dynamic batch dimension."""
     ended = verdicts(records)
     met = {r.model for r in records if isinstance(r, Event) and r.dead_end is DeadEnd.DYNAMIC_SHAPE}
-    right = (name for name, verdict in ended.items() if verdict == RIGHT and name not in met)
-    return Outcome(ended, frozenset(name for name in right if not any(values(records, PROGRAMS, "bridge", name)[1:])))
+    untouched = frozenset(name for name, verdict in ended.items() if verdict == RIGHT and name not in met)
+    once = frozenset(name for name in untouched if not any(values(records, PROGRAMS, "bridge", name)[1:]))
+    return Outcome(ended, untouched, once)
 
 
 def corpus(records: Sequence[Record]) -> str:
     found = outcome(records)
     wrong = ", ".join(f"{name} ({verdict})" for name, verdict in found.ended.items() if verdict != RIGHT) or "none"
-    again = ", ".join(name for name in found.right if name not in found.once) or "none"
+    met = ", ".join(name for name in found.right if name not in found.untouched) or "none"
+    again = ", ".join(name for name in found.right if name in found.untouched - found.once) or "none"
+    left = ", ".join(name for name in REAL if name not in found.ended) or "none"
     return (
         f"Of {len(found.ended)} models {len(found.right)} train as in eager at two sizes of the batch, "
-        f"{len(found.once)} of them by one compilation and without any event of this dead end. "
-        f"Not right: {wrong}. Right, and compiled again or with a fallback: {again}."
+        f"{len(found.untouched)} of them without any event of this dead end, {len(found.once)} by one compilation.\n\n"
+        f"- Not right: {wrong}.\n"
+        f"- Right, and compiled again for another size or with a fallback: {met}.\n"
+        f"- Compiled again for what is no matter of sizes: {again}.\n"
+        f"- Not measured: {left}."
     )
 
 

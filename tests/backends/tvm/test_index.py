@@ -74,6 +74,21 @@ def test_symbolic_sizes_divide_out() -> None:
     assert (repr(32 // N), repr(32 % N)) == (repr(Index.of(32) // N), repr(Index.of(32) % N))
 
 
+def test_sizes_that_are_quotients_divide_out() -> None:
+    """The rows and columns of an image that was halved."""
+    side = (Index.of(Size("s")) + 15) // 16
+    channel, row, column = Axis("c", Index.of(8)), Axis("i", side), Axis("j", side)
+    flat = (Index.of(channel) * side + Index.of(row)) * side + Index.of(column)
+    assert unravel(flat, (Index.of(8), side, side)) == (Index.of(channel), Index.of(row), Index.of(column))
+    assert flat // (side * side) == Index.of(channel)
+
+
+def test_a_quotient_that_may_be_negative_is_no_size() -> None:
+    less = (Index.of(Size("s")) - 3) // 2
+    assert not below(Index.of(5), less + 6)
+    assert below(Index.of(5), Index.of(Size("s")) // 2 + 6)
+
+
 def test_strides_of_an_empty_shape_are_torchs() -> None:
     assert compact_strides([Index.of(2), Index.of(0), Index.of(3)]) == (Index.of(3), Index.of(3), Index.of(1))
     assert compact_strides([]) == ()

@@ -57,7 +57,7 @@ def _divisors(nest: Nest) -> dict[Axis, Index]:
 def _divisor(atom: Quotient | Remainder, axis: Axis) -> Index | None:
     """How many steps of an axis a division takes for one, where they are a part of the axis and divide it."""
     step = atom.value.coefficient(axis)
-    if step is None or not step.terms or (step.constant or 1) < 0 or atom.by % step != 0:
+    if step is None or not step.terms or any(f < 0 for f in step.terms.values()) or atom.by % step != 0:
         return None
     by = atom.by // step
     known = by.constant is not None and axis.extent.constant is not None

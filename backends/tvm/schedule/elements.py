@@ -45,7 +45,8 @@ def operation(node: Operation, arguments: list[Any], bind: Callable[[Any], Any])
     if node.dtype in WRAPS and node.name in ("Add", "Sub", "Mul"):
         return wrapped(node.name, *arguments)
     if node.name in ("FloorDiv", "FloorMod") and node.dtype.startswith(("int", "uint")):
-        return (floor_division if node.name == "FloorDiv" else floor_remainder)(*arguments)
+        divide = floor_division if node.name == "FloorDiv" else floor_remainder
+        return divide(*(bind(a) if width > 1 else a for a in arguments))
     if "." in node.name:
         return ir.Call(ir.Op.get(node.name), arguments, ret_ty=typed(node.dtype, width))
     return getattr(tirx, node.name)(*arguments)

@@ -15,7 +15,7 @@ from bridge.backends.tvm.table import Accumulate, Promote, converts, present
 aten = torch.ops.aten
 
 
-@converts(aten.dist.default, promote=Promote.INT_TO_FLOAT)
+@converts(aten.dist.default, promote=Promote.INT_TO_FLOAT, symbolic=True)
 def dist(x, other, p):
     """The norm of all differences together."""
     difference = pointwise("difference", lambda a, b: a - b, x, other)
@@ -24,7 +24,7 @@ def dist(x, other, p):
     return normed("dist", p, [], [count], lambda at, over, v: v(*over), flat)
 
 
-@converts(aten._cdist_forward.default, accumulate=Accumulate.OPMATH)
+@converts(aten._cdist_forward.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def cdist(x1, x2, p, compute_mode, *, sizes):
     """From each row of one to each row of the other; by differences, whatever way of computing is asked for."""
     width = shape_of(x1)[-1]

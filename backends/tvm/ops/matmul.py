@@ -59,7 +59,7 @@ def dot(x, tensor):
     return reduction("dot", "sum", [], shape_of(x), lambda at, over, a, b: a(*over) * b(*over), x, tensor)
 
 
-@converts(aten._trilinear.default, accumulate=Accumulate.OPMATH)
+@converts(aten._trilinear.default, accumulate=Accumulate.OPMATH, symbolic=True)
 def trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim):
     """The products of three tensors, each without the dimensions that it is expanded over, summed over some."""
     tensors = [i1, i2, i3]

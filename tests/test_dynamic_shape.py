@@ -151,6 +151,20 @@ def test_a_branch_on_a_value_breaks_the_graph() -> None:
     assert compiled.ledger.select(kind="uncaptured")
 
 
+def test_what_is_squeezed_if_a_value_says_so() -> None:
+    """Torch keeps the dimension in the graph, whatever the value."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        begin = (x > 9).sum()
+        return x[:, begin : (x > -9).sum() - 4].squeeze(1).exp()
+
+    compiled = bridge.compile(function)
+    for columns in (5, 6):
+        x = torch.ones(1, columns)
+        torch.testing.assert_close(compiled(x), function(x))
+    assert compiled.ledger.select(kind="uncaptured")
+
+
 def test_without_read_values_the_graph_breaks() -> None:
     compiled = bridge.compile(by_places, options={"read_values": False})
     x = torch.randn(6, 4)

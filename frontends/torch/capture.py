@@ -21,7 +21,7 @@ from bridge.frontends.torch.masks import drop_masks
 from bridge.frontends.torch.record import CaptureRecord
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
 from bridge.frontends.torch.undefined import Reached, reached_results, with_missing_gradients
-from bridge.frontends.torch.values import check_sizes, complete_values
+from bridge.frontends.torch.values import check_sizes, check_squeezes, complete_values
 from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Boxed, Graph, JointGraph, Phase, copied
 from bridge.ledger import DeadEnd, Event, Ledger
@@ -85,6 +85,7 @@ class Capture:
 
     def backend(self, module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """What Dynamo calls with each graph. Compiles forward and backward, or the inference graph."""
+        check_squeezes(module)
         name = f"graph_{next(self._numbers)}"
         self._record.recompiled(name)
         self._sizes.update(hints(examples))

@@ -67,3 +67,27 @@ def complete_values(module: fx.GraphModule) -> None:
         modes = [value.fake_mode for value in leaves([arguments, keywords]) if hasattr(value, "fake_mode")]
         with modes[0] if modes else nullcontext():
             node.meta["val"] = node.target(*arguments, **keywords)
+
+
+def check_squeezes(module: fx.GraphModule) -> None:
+    """Raises Misjudged where a dimension is to go if its size is 1, and the size depends on values: torch keeps it."""
+    given = {str(s) for node in module.graph.find_nodes(op="placeholder") for s in _symbols(_value(node))}
+    for node in module.graph.nodes:
+        if node.target not in SQUEEZES or not isinstance(node.args[0], fx.Node):
+            continue
+        unknown = [s for s in _symbols(_value(node.args[0])) if s.name.startswith("u") and str(s) not in given]
+        if unknown:
+            raise Misjudged(f"{node.name} drops a dimension of size {unknown[0]} or keeps it, as the value is")
+
+
+SQUEEZES = ("squeeze", "squeeze_", torch.squeeze)
+"""By the name of a method, or the function itself, as Dynamo's graphs have them."""
+
+
+def _value(node: fx.Node) -> Any:
+    return node.meta.get("example_value")
+
+
+def _symbols(value: Any) -> list[Any]:
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return [symbol for n in sizes if isinstance(n, torch.SymInt) for symbol in n.node.expr.free_symbols]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.loops import Computation, Step, Value
@@ -27,44 +27,56 @@ BLOCK, OWN, WARPS, PATCH = 1024, 16, 8, 4
 """Threads of a block at most, terms of one of them at least, how many threads share a result in a column, and how many
 such results a thread has a part in."""
 
-Choice = Callable[[Computation], tuple[Axis, int] | None]
-"""Which axis of a reduction is split into how many parts."""
+MORE = 4
+"""How many times too few the parts of one axis are for another one to be split as well: parts are to be added."""
+
+Split = list[tuple[Axis, int]]
+"""Which axes of a reduction are split, each into how many parts."""
+
+Makers = Mapping[Value, Computation]
+"""What computes a value element by element."""
 
 
-def split_reductions(steps: list[Step], choose: Choice) -> list[Step]:
+def split_reductions(steps: list[Step], choose: Callable[[Computation, Makers], Split]) -> list[Step]:
     """Each reduction that is to be split as one of partial results and one over those."""
-    return [part for step in steps for part in _split(step, choose)]
+    makers = {step.out: step for step in steps if isinstance(step, Computation) and not step.reduced}
+    return [part for step in steps for part in _split(step, choose, makers)]
 
 
-def for_cpu(step: Computation) -> tuple[Axis, int] | None:
+def for_cpu(step: Computation, makers: Makers) -> Split:
     """Long reductions of few results."""
     results, terms = step.out.numel.constant, product(a.extent for a in step.reduced).constant
     if results is None or terms is None or not 0 < results < FEW or terms < LONG:
-        return None
-    return next(((a, p) for p in PARTS for a in step.reduced if (a.extent.constant or 0) % p == 0), None)
+        return []
+    return [(a, p) for p in PARTS for a in step.reduced if (a.extent.constant or 0) % p == 0][:1]
 
 
-def for_gpu(step: Computation) -> tuple[Axis, int] | None:
+def for_gpu(step: Computation, makers: Makers) -> Split:
     """Reductions whose results, with the threads that can share each, leave most of a GPU idle."""
     results, terms = step.out.numel.constant, product(a.extent for a in step.reduced).constant
     if not results or not terms or results * terms < HEAVY:
-        return None
-    in_rows = not _is_along(step)
+        return []
+    in_rows = not _is_along(step, makers)
     sharing, least = (WARPS // PATCH, 4 * WARPS) if in_rows else (min(BLOCK, max(1, terms // OWN)), BLOCK)
     wanted = min(THREADS // (results * sharing), terms // least)
-    if wanted < 2:
-        return None
-    found = [(a, p) for a in step.reduced for p in _divisors(a.extent.constant or 1) if 2 <= p <= 2 * wanted]
-    return min(found, key=lambda one: abs(one[1] - wanted), default=None)
+    chosen: Split = []
+    while wanted >= 2:
+        left = [a for a in step.reduced if a not in [axis for axis, _ in chosen]]
+        found = [(a, p) for a in left for p in _divisors(a.extent.constant or 1) if 2 <= p <= 2 * wanted]
+        if not found:
+            break
+        chosen.append(min(found, key=lambda one: abs(one[1] - wanted)))
+        wanted //= MORE * chosen[-1][1]
+    return chosen
 
 
 def _divisors(number: int) -> list[int]:
     return [n for n in range(2, min(number, 2 * THREADS // BLOCK * OWN) + 1) if number % n == 0]
 
 
-def _is_along(step: Computation) -> bool:
-    """Whether the terms of a result lie next to one another, in most of the largest that is read."""
-    loads = [node for node in walk(step.body) if isinstance(node, Load)]
+def _is_along(step: Computation, makers: Makers) -> bool:
+    """Whether the terms of a result lie next to one another, in most of the largest that is read from memory."""
+    loads = [load for node in walk(step.body) if isinstance(node, Load) for load in _from_memory(node, makers)]
     most = max((node.value.numel.constant or 0 for node in loads), default=0)
     votes = 0
     for node in loads:
@@ -75,22 +87,37 @@ def _is_along(step: Computation) -> bool:
     return votes >= 0
 
 
-def _split(step: Step, choose: Choice) -> list[Step]:
-    chosen = choose(step) if isinstance(step, Computation) and step.reduced else None
-    return [step] if chosen is None else _parts(step, *chosen)  # type: ignore[arg-type]
+def _from_memory(load: Load, makers: Makers, depth: int = 8) -> list[Load]:
+    """What an element is computed from, element by element: in what lies between the steps nothing is known to lie."""
+    maker = makers.get(load.value)
+    if maker is None or not depth:
+        return [load]
+    body = Rewriter(dict(zip(maker.axes, load.index, strict=True)))(maker.body)
+    found = [one for node in walk(body) if isinstance(node, Load) for one in _from_memory(node, makers, depth - 1)]
+    return [one for one in found if one.value.numel == load.value.numel] or [load]
 
 
-def _parts(step: Computation, axis: Axis, parts: int) -> list[Step]:
-    part = Axis("part", Index.of(parts))
-    within = Axis(axis.name, axis.extent // parts)
+def _split(step: Step, choose: Callable[[Computation, Makers], Split], makers: Makers) -> list[Step]:
+    if not isinstance(step, Computation) or not step.reduced:
+        return [step]
+    chosen = choose(step, makers)
+    return _parts(step, chosen) if chosen else [step]
+
+
+def _parts(step: Computation, chosen: Split) -> list[Step]:
+    parts = [Axis("part", Index.of(count)) for _, count in chosen]
+    within = {axis: Axis(axis.name, axis.extent // count) for axis, count in chosen}
     rows = tuple(Axis(a.name, a.extent) for a in step.axes)
-    into = {axis: Index.of(part) * within.extent + Index.of(within)}
+    into = {
+        axis: Index.of(part) * within[axis].extent + Index.of(within[axis]) for part, (axis, _) in zip(parts, chosen)
+    }
     into |= {old: Index.of(new) for old, new in zip(step.axes, rows, strict=True)}
-    partial = Value(f"{step.out.name}.parts", (Index.of(parts), *step.out.shape), step.out.dtype)
-    reduced = tuple(within if a is axis else a for a in step.reduced)
+    counts = tuple(Index.of(count) for _, count in chosen)
+    partial = Value(f"{step.out.name}.parts", (*counts, *step.out.shape), step.out.dtype)
+    reduced = tuple(within.get(a, a) for a in step.reduced)
     body = Rewriter(into)(step.body)
-    first = Computation(partial, (part, *rows), body, reduced, step.combine, step.nodes)
-    over = Axis("part", Index.of(parts))
+    first = Computation(partial, (*parts, *rows), body, reduced, step.combine, step.nodes)
+    over = tuple(Axis("part", count) for count in counts)
     read = tuple(Index.of(a) if a.extent != 1 else Index({}) for a in step.axes)
-    whole = Load(partial, (Index.of(over), *read))
-    return [first, Computation(step.out, step.axes, whole, (over,), step.combine, step.nodes)]
+    whole = Load(partial, (*map(Index.of, over), *read))
+    return [first, Computation(step.out, step.axes, whole, over, step.combine, step.nodes)]

@@ -34,7 +34,10 @@ METHODS = frozenset(
 
 
 def drop_masks(module: fx.GraphModule) -> None:
-    """Take away masks of constants that let everything be seen, or what came before; make others contiguous."""
+    """Take away masks of constants that let everything be seen, or what came before; make others contiguous.
+
+    Not where attention drops out: each way of it draws otherwise, and a seed has to mean what it means in eager.
+    """
     calls = [node for node in module.graph.nodes if node.target is ATTENTION]
     masked = [(node, mask) for node in calls if isinstance(mask := _argument(node, "attn_mask"), fx.Node)]
     if not masked:
@@ -45,7 +48,7 @@ def drop_masks(module: fx.GraphModule) -> None:
         if what:
             _put(node, "attn_mask", None)
             _put(node, "is_causal", what == "causal")
-        elif not _has_contiguous_rows(mask):
+        elif not _has_contiguous_rows(mask) and not _argument(node, "dropout_p"):
             with module.graph.inserting_before(node):
                 _put(node, "attn_mask", module.graph.call_method("contiguous", (mask,)))
     module.recompile()

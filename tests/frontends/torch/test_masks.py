@@ -76,6 +76,24 @@ def test_attention_is_eagers(name: str) -> None:
     assert told == [expected]
 
 
+@pytest.mark.parametrize("dropped", [0.0, 0.5])
+def test_a_mask_lies_as_in_eager_where_attention_drops_out(dropped: float) -> None:
+    """How it lies decides which way of attention draws."""
+
+    def attention(x: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x, x, MASKS["of a row"][0](x), dropped)
+
+    x, found = torch.randn(2, 3, LENGTH, 4, requires_grad=True), []
+    compiled = bridge.compile(attention, target="eager")
+    for one in (compiled, attention):
+        torch.manual_seed(0)
+        found.append(one(x).nan_to_num())
+    torch.testing.assert_close(*found)
+    (joint,) = bridge.inspect(compiled).joints
+    made = [node for node in joint.nodes if node.target is torch.ops.aten.clone.default]
+    assert any(node.meta["val"].dtype == torch.bool for node in made) is (dropped == 0)
+
+
 def test_a_mask_of_a_symbolic_length_stays() -> None:
     def attention(x: torch.Tensor) -> torch.Tensor:
         mask = torch.ones(x.shape[2], x.shape[2], dtype=torch.bool)

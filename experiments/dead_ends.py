@@ -60,8 +60,8 @@ def dynamic_shape(held: LedgerFile, models: int) -> str:
     batches = run.outcome(read(ROOT / DYNAMIC).records)
     return (
         f"with a batch marked as dynamic {len(batches.right)} of {len(batches.ended)} models that were tried train "
-        f"right, {len(batches.untouched)} without any event; {len({e.model for e in found})} of {models}, with static sizes, "
-        f"were compiled again, {times} times"
+        f"right, {len(batches.untouched)} without any event; {len({e.model for e in found})} of {models}, with "
+        f"static sizes, were compiled again, {times} times"
     )
 
 

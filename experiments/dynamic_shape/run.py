@@ -133,7 +133,7 @@ class Outcome:
     """How the models of the corpus ended.
 
     untouched: those right without an event of this dead end. once: of these, those that were compiled but once: what
-    a step itself has changed (a flag, a buffer that is set up) is a reason to compile again too.
+    a step itself has changed (a flag, a buffer that is set up) or an integer is a reason to compile again too.
     """
 
     ended: Mapping[str, str]
@@ -165,7 +165,7 @@ def corpus(records: Sequence[Record]) -> str:
         f"{len(found.untouched)} of them without any event of this dead end, {len(found.once)} by one compilation.\n\n"
         f"- Not right: {wrong}.\n"
         f"- Right, and compiled again for another size or with a fallback: {met}.\n"
-        f"- Compiled again for what is no matter of sizes: {again}.\n"
+        f"- Compiled again, for a reason of torch's that names no size: {again}.\n"
         f"- Not measured: {left}."
     )
 

@@ -49,7 +49,7 @@ class _Fuser:
         self._apart, self._for_a_gpu = apart, for_a_gpu
         self._steps = [
             s
-            for step in split_reductions(loops.steps, for_gpu if for_a_gpu else for_cpu)
+            for step in split_reductions(loops.steps, for_gpu if for_a_gpu else for_cpu, loops.views)
             for s in self._compacted(step)
         ]
         self._producer: dict[Value, Step] = {}

@@ -33,13 +33,17 @@ MORE = 4
 Split = list[tuple[Axis, int]]
 """Which axes of a reduction are split, each into how many parts."""
 
-Makers = Mapping[Value, Computation]
-"""What computes a value element by element."""
+Makers = Mapping[Value, Computation | None]
+"""What computes a value element by element; None for a view that shows some elements again and again."""
 
 
-def split_reductions(steps: list[Step], choose: Callable[[Computation, Makers], Split]) -> list[Step]:
-    """Each reduction that is to be split as one of partial results and one over those."""
+def split_reductions(
+    steps: list[Step], choose: Callable[[Computation, Makers], Split], views: Mapping[Value, Value]
+) -> list[Step]:
+    """Each reduction that is to be split as one of partial results and one over those. views: what each one shows."""
+    makers: dict[Value, Computation | None]
     makers = {step.out: step for step in steps if isinstance(step, Computation) and not step.reduced}
+    makers |= {view: None for view, whole in views.items() if view.numel != whole.numel}
     return [part for step in steps for part in _split(step, choose, makers)]
 
 
@@ -88,13 +92,15 @@ def _is_along(step: Computation, makers: Makers) -> bool:
 
 
 def _from_memory(load: Load, makers: Makers, depth: int = 8) -> list[Load]:
-    """What an element is computed from, element by element: in what lies between the steps nothing is known to lie."""
-    maker = makers.get(load.value)
-    if maker is None or not depth:
+    """What an element is computed from, element by element, as far as nothing says how it lies itself."""
+    if load.value not in makers or not depth or not load.value.compact:
         return [load]
+    maker = makers[load.value]
+    if maker is None:
+        return []
     body = Rewriter(dict(zip(maker.axes, load.index, strict=True)))(maker.body)
     found = [one for node in walk(body) if isinstance(node, Load) for one in _from_memory(node, makers, depth - 1)]
-    return [one for one in found if one.value.numel == load.value.numel] or [load]
+    return [one for one in found if one.value.numel == load.value.numel]
 
 
 def _split(step: Step, choose: Callable[[Computation, Makers], Split], makers: Makers) -> list[Step]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 
 import pytest
@@ -113,6 +114,21 @@ def test_long_sums_are_split_and_what_they_sum_is_stored_on_the_way() -> None:
     graph = bridge.inspect(compiled).graphs[0]
     assert "_parts" in graph.source
     assert graph.kernel_calls <= 6
+
+
+def test_a_sum_over_images_by_channels_is_divided_along_several_axes() -> None:
+    """What lies between has no layout of its own: where an image comes from memory decides."""
+    x = torch.randn(16, 16, 32, 64).to(memory_format=torch.channels_last)
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.where(x > 0, (x.bfloat16() * 2).float(), y.expand(x.shape)).sum((0, 2, 3))
+
+    y = torch.randn(16, 16, 1, 1)
+    with emulated() as programs:
+        found = bridge.compile(function, options={"cache": False})(x, y)
+    torch.testing.assert_close(found, function(x, y), rtol=1e-4, atol=1e-2)
+    threads = [[int(n) for n in re.findall(r'Idx.x", (\d+)\)', k.script())] for k in programs[0].values()]
+    assert max(blocks * of_one for blocks, of_one in threads) >= 1 << 14
 
 
 def test_results_are_the_same_at_each_run() -> None:

@@ -79,8 +79,17 @@ def _divisors(number: int) -> list[int]:
 
 
 def _is_along(step: Computation, makers: Makers) -> bool:
-    """Whether the terms of a result lie next to one another, in most of the largest that is read from memory."""
-    loads = [load for node in walk(step.body) if isinstance(node, Load) for load in _from_memory(node, makers)]
+    """Whether the terms of a result lie next to one another, in most of the largest that is read from memory.
+
+    Where that does not say, as where its dimensions are joined to others, what lies between is asked.
+    """
+    loads = [node for node in walk(step.body) if isinstance(node, Load)]
+    memory = [load for node in loads for load in _from_memory(node, makers)]
+    return (_votes(memory, step) or _votes(loads, step)) >= 0
+
+
+def _votes(loads: list[Load], step: Computation) -> int:
+    """How many more of the largest lie along the terms than along the results."""
     most = max((node.value.numel.constant or 0 for node in loads), default=0)
     votes = 0
     for node in loads:
@@ -88,7 +97,7 @@ def _is_along(step: Computation, makers: Makers) -> bool:
             offset = node.value.offset(node.index)
             votes += any(offset.coefficient(a) == 1 for a in step.reduced)
             votes -= any(offset.coefficient(a) == 1 for a in step.axes)
-    return votes >= 0
+    return votes
 
 
 def _from_memory(load: Load, makers: Makers, depth: int = 8) -> list[Load]:

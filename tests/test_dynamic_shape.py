@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -254,3 +255,34 @@ def test_sizes_are_solved_from_expressions() -> None:
     exec(lines, scope)
     assert [scope[name] for name in names] == [7, 5]
     assert not list(solved([("a", u * u)], ()))
+
+
+MOVES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "flat": lambda x: x.reshape(-1),
+    "turned": lambda x: x.flip(0),
+    "cut": lambda x: x[1:],
+    "ended": lambda x: x[:-1],
+    "grown": lambda x: torch.cat([x.new_ones(1).expand(1, *x.shape[1:]), x]),
+    "across": lambda x: x.transpose(0, -1),
+    "parted": lambda x: x.reshape(x.shape[0], -1),
+    "twice": lambda x: torch.stack([x, x.sin()], -1),
+    "every other": lambda x: x[::2],
+}
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(sorted(MOVES)), min_size=2, max_size=4), min_size=1, max_size=2))
+@example([["flat", "cut", "turned", "grown"], ["flat", "ended", "grown"]])  # a step backwards, over a product of sizes
+def test_elements_are_moved_alike_at_every_size(chains: list[list[str]]) -> None:
+    def function(x: torch.Tensor) -> list[torch.Tensor]:
+        return [functools.reduce(lambda y, move: MOVES[move](y), chain, x) for chain in chains]
+
+    compiled = bridge.compile(function, dynamic=True)
+    for shape in ((5, 5, 5), (3, 4, 6)):
+        mine = torch.randn(shape, requires_grad=True)
+        theirs = mine.detach().clone().requires_grad_()
+        results, expected = compiled(mine), function(theirs)
+        torch.testing.assert_close(results, expected)
+        for found in (results, expected):
+            torch.stack([result.square().sum() for result in found]).sum().backward()
+        torch.testing.assert_close(mine.grad, theirs.grad)

@@ -116,6 +116,7 @@ TORCH: tuple[Touched, ...] = (
         without="some of the speed of small graphs",
     ),
     Touched("torch._C._autograd._get_current_graph_task_keep_graph", without="memory of recordings"),
+    Touched("torch._C._cuda_clearCublasWorkspaces", without="memory of recordings"),
     _called("torch._C._storage_Use_Count", "_storage_Use_Count(address)", without='mode="reduce-overhead"'),
     _called(
         "torch._inductor.standalone_compile",

@@ -63,6 +63,9 @@ reinterpret: Any = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", _rein
 holders: Any = getattr(torch._C, "_storage_Use_Count", None)
 """How many tensors and others hold a storage, by its address; None where this torch does not tell."""
 
+clear_workspaces: Any = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
+"""Give back the memory that cuBLAS keeps between its calls, which in a recording would be kept for it alone."""
+
 keeps_graph: Any = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)  # type: ignore[attr-defined]
 """Whether the backward pass that runs may run again, so that it has to leave what was saved for it as it is."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from bridge.backends.tvm.compat import holders
+from bridge.backends.tvm.compat import clear_workspaces, holders
 from bridge.backends.tvm.pool import Pool, over
 from bridge.backends.tvm.tensors import on_its_device
 from bridge.ir.compiled import CompiledGraph
@@ -64,8 +64,10 @@ def unfit(graph: Graph) -> str | None:
 def recorded(run: Boxed, inputs: list[Any], pool: Any) -> tuple[Sequence[Any], Callable[[], None]]:
     """A CUDA graph of a program. What it draws at random is drawn anew at each replay, as eager would go on."""
     graph = torch.cuda.CUDAGraph()
+    clear_workspaces()
     with torch.cuda.graph(graph, pool=pool):
         results = run(inputs)
+    clear_workspaces()
     return results, graph.replay
 
 

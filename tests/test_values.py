@@ -46,6 +46,16 @@ def test_numbers_are_read_inside_the_graph(function: Callable[..., Any]) -> None
     assert not compiled.ledger.select(kind="compiler failed")
 
 
+def test_a_size_that_is_told_by_cases_is_computed() -> None:
+    """Whether a place is counted from the end depends on its value."""
+    compiled = bridge.compile(lambda x, place: torch.narrow(x.cos(), 0, place, 1))
+    x = torch.randn(3)
+    for place in (0, -1):
+        found = compiled(x, torch.tensor(place))
+        torch.testing.assert_close(found, x.cos().narrow(0, place, 1))
+    assert not compiled.ledger.select(kind="compiler failed")
+
+
 def selected_by_a_wider_mask(x: torch.Tensor) -> torch.Tensor:
     return torch.masked_select(x, x.expand(4, 3) > -9)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from typing import Any
 
 import sympy
@@ -25,9 +26,10 @@ class Symbols:
         return value
 
     def all_of(self, value: Any) -> list[Any]:
-        """A size; for another number the symbols that it depends on: Relax's shapes hold whole numbers alone."""
+        """A size; for what Relax's shapes cannot hold, the symbols that it depends on."""
         if not isinstance(value, torch.SymBool | torch.SymFloat):
-            return [self.size(value)]
+            with suppress(UnknownExpression):
+                return [self.size(value)]
         names = sorted(str(symbol) for symbol in value.node.expr.free_symbols)
         return [self._variables.setdefault(name, tirx.Var(name, "int64")) for name in names]
 

@@ -36,6 +36,8 @@ def _text(expr: Any) -> str:
         return expr.name
     if isinstance(expr, sympy.logic.boolalg.BooleanAtom):
         return str(bool(expr))
+    if isinstance(expr, sympy.Piecewise):
+        return _text_of_cases(expr.args)
     kind = type(expr).__name__
     parts = [_text(a) for a in expr.args]
     if type(expr) in COMPARISONS:
@@ -66,6 +68,15 @@ def _text(expr: Any) -> str:
     if kind in ("Max", "Min"):
         return f"{kind.lower()}({', '.join(parts)})"
     raise UnknownExpression(f"the size {expr} holds {kind}, which the program cannot compute")
+
+
+def _text_of_cases(cases: Sequence[Any]) -> str:
+    """The first whose condition holds; the last one holds always."""
+    *others, last = cases
+    text = _text(last.expr)
+    for case in reversed(others):
+        text = f"({_text(case.expr)} if {_text(case.cond)} else {text})"
+    return text
 
 
 def solved(values: Sequence[tuple[str, Any]], known: Collection[str]) -> Iterator[tuple[str, str]]:

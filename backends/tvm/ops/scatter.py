@@ -334,8 +334,13 @@ def masked_scatter_backward(grad_output, mask, sizes):
 
 
 def written(x: Expr, dim: int, index: Expr, src: Expr, combine) -> Expr:
-    """x with `src` written where `index` says along a dimension. A 0-d src is written everywhere."""
+    """x with `src` written where `index` says along a dimension. A 0-d src is written everywhere.
+
+    An index without elements may have any number of dimensions.
+    """
     shape = shape_of(x)
+    if any(isinstance(n, int) and n == 0 for n in shape_of(index)):
+        return x
     if not shape:
         x, index = reshaped(x, [1]), reshaped(index, [1])
         src = reshaped(src, [1])

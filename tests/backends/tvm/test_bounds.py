@@ -93,3 +93,14 @@ def test_a_step_with_a_wrong_label_changes_nothing() -> None:
         step(x, labels + 1)
     assert all(torch.equal(one, other) for one, other in zip(before, held, strict=True))
     assert step(x, labels).isfinite()
+
+
+def test_an_index_without_elements_may_have_any_rank() -> None:
+    x = torch.randn(5, requires_grad=True)
+    index = torch.zeros(2, 0, dtype=torch.long)
+    compiled = bridge.compile(
+        lambda x: torch.gather(x, 0, index).sum() + x.scatter_add(0, index, x.new_ones(2, 0)).sum()
+    )
+    compiled(x).backward()
+    torch.testing.assert_close(x.grad, torch.ones(5))
+    assert not compiled.ledger.select(dead_end="coverage")

@@ -18,8 +18,6 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 SERIAL = {"aten.cumsum.default", "aten.embedding_dense_backward.default"}
 """What TVM leaves to others in the models below."""
 
-CONVOLUTION = torch.ops.aten.convolution.default
-
 
 def errors(model: nn.Module, reference: nn.Module) -> dict[str, float]:
     """The largest error of each gradient."""
@@ -56,7 +54,7 @@ def test_gradients(name: str, mode: str | None, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
-def test_images_by_channels(mode: str | None) -> None:
+def test_images(mode: str | None) -> None:
     with torch.device("cuda"):
         model, args, _, loss = MODELS["resnet18"]()
         eager, exact = copy.deepcopy(model), copy.deepcopy(model).double()
@@ -70,8 +68,6 @@ def test_images_by_channels(mode: str | None) -> None:
     loss(exact(*(a.double() for a in args))).backward()
     mine, own = ([e.square().sum().sqrt().item() for e in distances(m, exact)] for m in (model, eager))
     assert all(m <= 2 * o + 1e-6 for m, o in zip(mine, own, strict=True)), (mine, own)
-    read = [n for graph in bridge.inspect(compiled).graphs for n in graph.graph.nodes if n.target is CONVOLUTION]
-    assert all(n.all_input_nodes[0].meta["val"].is_contiguous(memory_format=torch.channels_last) for n in read)
     assert {event.kind for event in compiled.ledger} <= {"copied back"}
 
 

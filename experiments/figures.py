@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -118,7 +118,8 @@ def conformance(dtype: str, database: str = "OpInfo", symbolic: bool = False) ->
     def make(file: Path) -> list[Line]:
         from experiments.conformance import summary
 
-        ended = [verdict.verdict for verdict in summary.verdicts(read(file).records).values()]
+        held = read(file)
+        ended = [verdict.verdict for verdict in summary.verdicts(held.records).values()]
         wrong = sum(verdict in (summary.WRONG, summary.RAISED, summary.CRASHED) for verdict in ended)
         without = sum(verdict in (summary.GENERATED, summary.WITH_LIBRARY, summary.NOTHING) for verdict in ended)
         captured = without + sum(verdict == summary.WITH_FALLBACK for verdict in ended)
@@ -128,7 +129,7 @@ def conformance(dtype: str, database: str = "OpInfo", symbolic: bool = False) ->
         more += " --symbolic --samples 1" if symbolic else ""
         what = f"torch's own {database} samples in {dtype}{', sizes as symbols' if symbolic else ''}"
         command = f"python -m experiments.conformance.run{more}"
-        return [Line(f"{what}, {len(ended)} entries", told, file, command)]
+        return [Line(f"{what}, {len(ended)} entries, {_torch(held.about)}", told, file, command)]
 
     return make
 
@@ -205,6 +206,12 @@ def on_a_gpu(file: Path) -> list[Line]:
     return lines
 
 
+def _torch(about: Mapping[str, str]) -> str:
+    """The version of torch that a file was measured with."""
+    found = re.search(r"torch \d+\.\d+", about.get("versions", ""))
+    return found[0] if found else "torch"
+
+
 def _nodes(placements: Sequence[Placement], way: Way) -> int:
     return sum(placement.nodes for placement in placements if placement.way is way)
 
@@ -213,10 +220,11 @@ SOURCES: dict[Path, Callable[[Path], list[Line]]] = {
     EXPERIMENTS / "demo" / "results" / "ledger.jsonl": demo,
     EXPERIMENTS / "coverage" / "results" / "corpus.jsonl.gz": corpus(True),
     EXPERIMENTS / "coverage" / "results" / "corpus_generated.jsonl.gz": corpus(False),
-    EXPERIMENTS / "conformance" / "results" / "opinfo_float32.jsonl": conformance("float32"),
-    EXPERIMENTS / "conformance" / "results" / "opinfo_bfloat16.jsonl": conformance("bfloat16"),
-    EXPERIMENTS / "conformance" / "results" / "opinfo_symbolic_float32.jsonl": conformance("float32", symbolic=True),
-    EXPERIMENTS / "conformance" / "results" / "moduleinfo_float32.jsonl": conformance("float32", "ModuleInfo"),
+    EXPERIMENTS / "conformance" / "results" / "opinfo_float32.jsonl.gz": conformance("float32"),
+    EXPERIMENTS / "conformance" / "results" / "opinfo_float32_torch2.11.jsonl.gz": conformance("float32"),
+    EXPERIMENTS / "conformance" / "results" / "opinfo_bfloat16.jsonl.gz": conformance("bfloat16"),
+    EXPERIMENTS / "conformance" / "results" / "opinfo_symbolic_float32.jsonl.gz": conformance("float32", symbolic=True),
+    EXPERIMENTS / "conformance" / "results" / "moduleinfo_float32.jsonl.gz": conformance("float32", "ModuleInfo"),
     EXPERIMENTS / "benchmark" / "results" / "benchmark.jsonl": benchmark,
     EXPERIMENTS / "host_overhead" / "results" / "host_overhead.jsonl": host_overhead,
     EXPERIMENTS / "in_place_optimizer" / "results" / "in_place_optimizer.jsonl": whole_step,

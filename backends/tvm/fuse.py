@@ -14,7 +14,7 @@ from bridge.backends.tvm.bundle import Bundle, bundled
 from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.inplace import Item, is_local, write_in_place
 from bridge.backends.tvm.kernel import Kernel
-from bridge.backends.tvm.loops import Computation, Loops, Opaque, Step, Value
+from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
 from bridge.backends.tvm.split import for_cpu, for_gpu, split_reductions
 
@@ -62,16 +62,22 @@ class _Fuser:
         self._roots = self._chosen()
         self._items: list[Item] = []
         self._position: dict[Value, int] = {}
+        self._told: dict[str, int] = {}  # the item from which on a symbolic size is known
         self._read: dict[Value, int] = dict.fromkeys(
             loops.into.values(), 0
         )  # the last item that reads what is replaced
 
     def plan(self) -> Plan:
+        told = 0
         for step in self._steps:
-            if not isinstance(step, Computation):
+            if isinstance(step, Computation):
+                for symbol in step.symbols:
+                    self._told.setdefault(symbol, told)
+                if step.out in self._roots:
+                    self._placed(step)
+            else:
                 self._append(step, _outputs(step))
-            elif step.out in self._roots:
-                self._placed(step)
+                told = len(self._items) if isinstance(step, Call) else told
         self._store()
         items = [i for i in self._items if not isinstance(i, Kernel) or i.stored]
         write_in_place(items, self._loops, self.base)
@@ -203,8 +209,9 @@ class _Fuser:
         return source if isinstance(source, Computation) and value not in self._roots else None
 
     def _placed(self, computation: Computation) -> None:
-        leaves = self._leaves(computation)
+        leaves, symbols = self._leaves(computation)
         first = max((self._position[v] for v in leaves if v in self._position), default=0)
+        first = max([first, *(self._told[symbol] for symbol in symbols)])
         if computation.out in self._loops.into:
             first = max(first, self._read[self._loops.into[computation.out]])
         alone = bool(self._apart.intersection(computation.nodes))
@@ -257,20 +264,23 @@ class _Fuser:
         self._items[number] = fresh
         return True
 
-    def _leaves(self, computation: Computation) -> set[Value]:
-        """The values that the computation reads from memory or from members, through all that is inlined."""
+    def _leaves(self, computation: Computation) -> tuple[set[Value], set[str]]:
+        """The values that the computation reads from memory or from members, through all that is inlined, and sizes."""
         found: set[Value] = set()
+        symbols: set[str] = set()
         stack = [computation]
         seen: set[Value] = set()
         while stack:
-            for load in _loads(stack.pop().body):
+            step = stack.pop()
+            symbols.update(step.symbols)
+            for load in _loads(step.body):
                 inner = self._inline(load.value)
                 if inner is None:
                     found.add(load.value)
                 elif load.value not in seen:
                     seen.add(load.value)
                     stack.append(inner)
-        return found
+        return found, symbols
 
     def _store(self) -> None:
         """Keep in memory what is read outside of its kernel."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from bridge.backends.tvm.index import Axis, Index, compact_strides, product
-from bridge.backends.tvm.scalar import Scalar
+from bridge.backends.tvm.scalar import Scalar, indices_of, symbols_in
 
 
 @dataclass(eq=False)
@@ -68,6 +69,12 @@ class Computation:
     reduced: tuple[Axis, ...] = ()
     combine: str = ""
     nodes: tuple[str, ...] = ()
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """The symbolic sizes by which it is computed."""
+        sizes = [*self.out.shape, *self.out.strides, *(axis.extent for axis in (*self.axes, *self.reduced))]
+        return frozenset(symbols_in([*sizes, *indices_of(self.body)]))
 
 
 @dataclass(eq=False)

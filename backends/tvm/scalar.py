@@ -6,12 +6,12 @@ A node is compared by identity; sharing a node means computing it once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from bridge.backends.tvm.index import Axis, Data, Index
+from bridge.backends.tvm.index import Axis, Data, Index, Size
 
 if TYPE_CHECKING:
     from bridge.backends.tvm.loops import Value
@@ -160,6 +160,24 @@ def inside(node: Scalar) -> list[Scalar]:
     """The scalars that a node's indices hold."""
     indices = node.index if isinstance(node, Load) else (node.index,) if isinstance(node, Position) else ()
     return [atom.scalar for index in indices for atom in index.atoms() if isinstance(atom, Data)]
+
+
+def indices_of(root: Scalar) -> list[Index]:
+    """The indices below and including `root`, and the sizes and strides of what is read by them."""
+    found: list[Index] = []
+    for node in walk(root):
+        if isinstance(node, Position):
+            found.append(node.index)
+        elif isinstance(node, Load):
+            found += [*node.index, *node.value.shape, *node.value.strides]
+    return found
+
+
+def symbols_in(indices: Iterable[Index]) -> set[str]:
+    """The names of the symbolic sizes that indices are made of, inside data too."""
+    atoms = [atom for index in indices for atom in index.atoms()]
+    names = {atom.name for atom in atoms if isinstance(atom, Size)}
+    return names.union(*(symbols_in(indices_of(atom.scalar)) for atom in atoms if isinstance(atom, Data)))
 
 
 class Rewriter:

@@ -87,7 +87,7 @@ def main(
         if name not in known:
             raise typer.BadParameter(f"{name}: torch has no such entry with {dtype} on a CPU")
     kind = ("moduleinfo" if modules else "opinfo") + ("_symbolic" if symbolic else "")
-    file = file or RESULTS / f"{kind}_{dtype}.jsonl"
+    file = file or RESULTS / f"{kind}_{dtype}.jsonl.gz"
     console = Console()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if not file.exists():

@@ -11,9 +11,9 @@ from typing import Any
 
 from tvm import tirx
 
-from bridge.backends.tvm.index import Index, Size, compact_strides
+from bridge.backends.tvm.index import Index, compact_strides
 from bridge.backends.tvm.loops import Value
-from bridge.backends.tvm.scalar import Load, Position, walk
+from bridge.backends.tvm.scalar import Load, indices_of, symbols_in, walk
 from bridge.backends.tvm.schedule.emit import Code, Emitter
 from bridge.backends.tvm.schedule.nest import Nest
 from bridge.backends.tvm.schedule.vector import Lanes, width
@@ -104,10 +104,5 @@ def sizes_of(nest: Nest, values: Sequence[Value]) -> list[str]:
     indices = [s for v in values for s in (*v.shape, *v.strides, *compact_strides(v.shape))]
     indices += [a.extent for a in (*nest.rows, *nest.cols)]
     indices += nest.offsets()
-    for root in nest.scalars:
-        for node in walk(root):
-            if isinstance(node, Position):
-                indices.append(node.index)
-            elif isinstance(node, Load):
-                indices.extend(node.index)
-    return sorted({a.name for i in indices for a in i.atoms() if isinstance(a, Size)})
+    indices += [index for root in nest.scalars for index in indices_of(root)]
+    return sorted(symbols_in(indices))

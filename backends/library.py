@@ -12,7 +12,7 @@ from torch import fx
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout, effect_of
 from bridge.ir.nodes import draws, op_name
-from bridge.ir.shapes import tensors_of
+from bridge.ir.shapes import new_symbols_of, tensors_of
 from bridge.ir.views import is_view
 from bridge.ledger import DeadEnd
 
@@ -59,13 +59,20 @@ VENDOR = frozenset(
         aten.linalg_lu_solve.default,
         aten.linalg_qr.default,
         aten.linalg_solve_triangular.default,
+        aten.masked_select.default,
+        aten.nonzero.default,
         aten.ormqr.default,
+        aten.repeat_interleave.Tensor,
         aten.triangular_solve.default,
+        aten._unique2.default,
+        aten.unique_consecutive.default,
+        aten.unique_dim.default,
     }
 )
 """Matrix products, convolutions and attention: oneDNN, MKL, cuBLAS and cuDNN have them. Fourier transforms, which MKL
 has, and LAPACK's factors of matrices. And the choice of the largest, and sorting that need not be stable: ATen is
-quick at them, and which of equal elements it takes decides what a model with such a choice computes."""
+quick at them, and which of equal elements it takes decides what a model with such a choice computes. And what tells
+by values how many elements there are, before anything can be made of them."""
 
 
 PRODUCTS = {aten.mm.default: 0, aten.addmm.default: 1, aten.bmm.default: 0, aten.baddbmm.default: 1}
@@ -75,6 +82,9 @@ SMALL = 16384
 """Multiplications up to which a product on the CPU costs the library's call more than its arithmetic: a kernel takes
 0.55 to 1.1 of the time, and can take in what stands around the product. At twice that the two are level."""
 
+
+READS = frozenset({aten._local_scalar_dense.default})
+"""What computes nothing and gives a number in a tensor to Python."""
 
 CHECKS = frozenset(
     {
@@ -88,10 +98,10 @@ CHECKS = frozenset(
 
 
 class Library:
-    """Takes what `VENDOR` names, but small products, if `vendor`; random ops and checks always.
+    """Takes what `VENDOR` names, but small products, if `vendor`; always random ops, checks, and what reads a number.
 
     Random ops are torch's own: drawn in program order from torch's generator, a seed means what it means in eager.
-    Views of complex tensors too, which cost nothing and which no kernel can hold.
+    Views of complex tensors too, which cost nothing and which no kernel can hold, and views of what values decide.
     """
 
     name = "library"
@@ -101,7 +111,9 @@ class Library:
 
     def accepts(self, node: fx.Node) -> Refusal | None:
         vendors = self.vendor and node.target in VENDOR and not is_small_product(node)
-        if draws(node) or (effect_of(node) or node.target) in CHECKS or vendors:
+        if draws(node) or (effect_of(node) or node.target) in CHECKS or node.target in READS or vendors:
+            return None
+        if is_view(node) and new_symbols_of(node):
             return None
         if is_view(node) and any(tensor.is_complex() for tensor in tensors_of(node)):
             return None

@@ -18,6 +18,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from bridge.backends.tvm.index import Axis, Data, Index, Size
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Position, Rewriter, Scalar
+from bridge.backends.tvm.sizes import told
 
 COMBINERS = {"Add": "sum", "Mul": "prod", "Max": "max", "Min": "min", "And": "all", "Or": "any"}
 BINARY = (
@@ -298,6 +299,10 @@ def _reads_itself(expr: Any, store: Any) -> bool:
     return isinstance(expr, ir.TensorLoad) and expr.source.same_as(store.buffer)
 
 
+OF_SIZES = {tirx.Min: "min", tirx.Max: "max", tirx.FloorDiv: "//", tirx.FloorMod: "%"}
+"""What may be made of sizes, in Python's words."""
+
+
 class Bodies:
     """Turns TVM expressions into scalars and indices, given what buffers and variables stand for."""
 
@@ -321,6 +326,10 @@ class Bodies:
             return a // b if isinstance(expr, tirx.FloorDiv) else a % b
         if isinstance(expr, tirx.Cast) and isinstance(self.scalar(expr.value), Position):
             return self.index(expr.value)
+        if type(expr) in OF_SIZES:
+            size = told(OF_SIZES[type(expr)], self.index(expr.a), self.index(expr.b))
+            if size is not None:
+                return size
         return Index.of(Data(self.scalar(expr)))
 
     def scalar(self, expr: Any) -> Scalar:

@@ -26,7 +26,6 @@ from tvm_ffi.serialization import from_json_graph_str
 from bridge.backends.tvm.bundle import Bundle
 from bridge.backends.tvm.codegen import compiled
 from bridge.backends.tvm.fuse import fuse
-from bridge.backends.tvm.index import Index, Size
 from bridge.backends.tvm.inplace import Item
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Loops, Value
@@ -34,6 +33,7 @@ from bridge.backends.tvm.read import Reader
 from bridge.backends.tvm.schedule import cpu, cuda, together
 from bridge.backends.tvm.schedule.opaque import scheduled_opaque
 from bridge.backends.tvm.schedule.parameters import Scheduled
+from bridge.backends.tvm.sizes import index_of, text_of
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
         relax.transform.LegalizeOps()(module),
         request["names"],
         request["owners"],
-        {name: [_index(s) for s in strides] for name, strides in request["strides"].items() if strides},
+        {name: [index_of(s) for s in strides] for name, strides in request["strides"].items() if strides},
         request["views"],
         request["into"],
     ).read()
@@ -144,7 +144,7 @@ def _step(item: Item | Bundle, number: int, hardware: Hardware, functions: dict[
     elif hardware.is_gpu:
         raise ValueError(f"{item.name} is written as loops, one after the other, which a GPU does not run")
     else:
-        sizes = [_text(s) for s in item.sizes]
+        sizes = [text_of(s) for s in item.sizes]
         made = Scheduled(scheduled_opaque(item.function), item.inputs, item.outputs, sizes)
     return {
         "kernel": _entered(made.function, _named(nodes, number), functions),
@@ -186,37 +186,9 @@ def _constants(loops: Loops, folder: Path) -> list[str]:
 
 
 def _described(value: Value, target: Value | None) -> dict[str, Any]:
-    shape, strides = [_text(s) for s in value.shape], [_text(s) for s in value.strides]
+    shape, strides = [text_of(s) for s in value.shape], [text_of(s) for s in value.strides]
     described = {"name": value.name, "shape": shape, "strides": strides, "dtype": value.dtype}
     return described if target is None else {**described, "into": target.name}
-
-
-def _index(text: str) -> Index:
-    """A size from its Python text."""
-    names: dict[str, Any] = {name: Index.of(Size(name)) for name in compile(text, "<size>", "eval").co_names}
-    return Index.of(eval(text, {"__builtins__": {}}, {**names, "max": _at_least_one}))
-
-
-def _at_least_one(one: int, size: Index) -> Index:
-    """torch's strides hold max(1, size), which differs from the size for an empty tensor alone, where none is used."""
-    if one != 1:
-        raise ValueError(f"the larger of {one} and {size} is no size that a kernel can be told")
-    return size
-
-
-def _text(index: Index) -> str:
-    """A size as Python text."""
-    terms = []
-    for monomial, factor in index.terms.items():
-        parts = [str(factor)] if factor != 1 or not monomial else []
-        for atom in monomial:
-            if isinstance(atom, Size):
-                parts.append(atom.name)
-            else:
-                sign = "//" if type(atom).__name__ == "Quotient" else "%"
-                parts.append(f"(({_text(atom.value)}) {sign} ({_text(atom.by)}))")  # type: ignore[union-attr]
-        terms.append("*".join(parts))
-    return " + ".join(terms) or "0"
 
 
 if __name__ == "__main__":

@@ -63,6 +63,8 @@ def _text(expr: Any) -> str:
         return f"(({number} + {by} - 1)//{by})"
     if kind == "ToFloat":
         return f"float({parts[0]})"
+    if kind == "TruncToInt":
+        return f"int({parts[0]})"
     if kind in ("FloatPow", "PowByNatural"):
         return f"({parts[0]}**{parts[1]})"
     if kind in ("Max", "Min"):

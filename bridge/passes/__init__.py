@@ -8,7 +8,8 @@ from bridge.ir.joint import Graph
 from bridge.ledger import Ledger
 from bridge.passes.align_products import align_products
 from bridge.passes.canonicalise import canonicalise
+from bridge.passes.places import find_places
 from bridge.passes.take_apart import take_apart
 
-PASSES: tuple[Callable[[Graph, Ledger], Graph], ...] = (canonicalise, take_apart, align_products)
+PASSES: tuple[Callable[[Graph, Ledger], Graph], ...] = (canonicalise, find_places, take_apart, align_products)
 """Every pass over a graph that is about to be lowered, in order."""

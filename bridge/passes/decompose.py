@@ -39,10 +39,16 @@ KEPT_WHOLE: tuple[OpOverload, ...] = (
 )
 """Overloads that reach the backends as they are."""
 
+TRUTHS: dict[OpOverload, Callable[..., Any]] = {
+    aten._is_all_true.default: lambda given: aten.all.default(given),
+    aten._is_any_true.default: lambda given: aten.any.default(given),
+}
+"""Other names for what there is a row of."""
+
 
 @functools.cache
 def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     """Core ATen's table without what is kept whole, and our own. Kept: torch takes a fifth of a second to write it."""
     table = torch.export.default_decompositions()
     kept = {op: how for op, how in table.items() if isinstance(op, OpOverload) and op not in KEPT_WHOLE}
-    return {**kept, **BAGS, **BATCH_NORM, **LOGITS, **MATRICES, **over_lists()}
+    return {**kept, **TRUTHS, **BAGS, **BATCH_NORM, **LOGITS, **MATRICES, **over_lists()}

@@ -25,8 +25,13 @@ from experiments.coverage.step import (
 )
 
 RIGHT = "right"
-CHECKS = ("aten._assert_async.msg", "aten._assert_async.default", "aten._assert_scalar.default")
-"""Ops that compute nothing."""
+IDLE = (
+    "aten._assert_async.msg",
+    "aten._assert_async.default",
+    "aten._assert_scalar.default",
+    "aten._local_scalar_dense.default",
+)
+"""Ops that compute nothing: checks, and what gives a number in a tensor to Python."""
 NO_CAUSE = ("copied back", "version", WRONG, UNCAPTURED_CALL)
 """Kinds of events that send no node elsewhere, or that another event explains."""
 
@@ -100,7 +105,7 @@ def _line(name: str, verdict: str, records: Sequence[Record]) -> Line:
         (measures.get(("gradient error", EAGER), 0.0), measures.get(("gradient error", BRIDGE), 0.0)),
         int(measures.get((ROUNDED, BRIDGE), 0.0)),
         int(measures.get((UNCAPTURED_CALLS, BRIDGE), 0.0)),
-        sum(p.nodes for p in placements if p.way is Way.LIBRARY and not (draws(p.op) or p.op in CHECKS)),
+        sum(p.nodes for p in placements if p.way is Way.LIBRARY and not (draws(p.op) or p.op in IDLE)),
     )
 
 

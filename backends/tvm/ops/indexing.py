@@ -183,7 +183,7 @@ def constant_pad_nd(x, pad, value, *, sizes):
 @converts(aten.slice_scatter.default, symbolic=True)
 def slice_scatter(x, src, dim, start, end, step):
     dim = positive(dim, len(shape_of(x)))
-    begin = clamped(start or 0, shape_of(x)[dim])
+    begin = clamped(0 if start is None else start, shape_of(x)[dim])
     stop = begin + shape_of(src)[dim] * step
 
     def element(at, v, new):

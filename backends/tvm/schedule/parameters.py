@@ -48,7 +48,10 @@ class Parameters:
         self.outputs = list(stored)
         self.inputs = [value for value in inputs_of(nest) if value not in into.values()]
         values = [*self.inputs, *self.outputs]
-        self.sizes = {s: tirx.Var(s, "int64") for s in sizes_of(nest, values)}
+        self.sizes = {
+            size: tirx.Var(size if size.isidentifier() else f"z{number}", "int64")
+            for number, size in enumerate(sizes_of(nest, values))
+        }
         self.flat: dict[Value, Any] = {}
         self._code, self._held = code, held
         buffers = [self._buffer(v, n) for n, v in enumerate(values)]

@@ -1,0 +1,75 @@
+"""A mask as an index written as the places where it holds: ATen finds these, and what is done there is generated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from bridge.ir.joint import Graph, copied
+from bridge.ir.shapes import fake
+from bridge.ledger import Ledger
+from bridge.passes.canonicalise import new_node
+
+aten = torch.ops.aten
+
+INDEXED = (aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten._unsafe_index_put.default)
+
+
+def find_places(graph: Graph, ledger: Ledger) -> Graph:
+    """The same graph, in which one mask among the indices of an op is `nonzero` of it, a column for each dimension."""
+    if not any(_mask_of(node) is not None for node in graph.nodes):
+        return graph
+    module = copied(graph.module)
+    known: dict[tuple[fx.Node, str], list[fx.Node]] = {}
+    for node in list(module.graph.nodes):
+        place = _mask_of(node)
+        if place is None:
+            continue
+        indices = list(node.args[1])
+        mask, size = indices[place], _number_of(node, place)
+        with module.graph.inserting_before(node):
+            if (mask, str(size)) not in known:
+                known[mask, str(size)] = _columns(module.graph, node, mask, size)
+            node.update_arg(1, [*indices[:place], *known[mask, str(size)], *indices[place + 1 :]])
+    module.graph.lint()
+    module.recompile()
+    return replace(graph, module=module)
+
+
+def _mask_of(node: fx.Node) -> int | None:
+    """Where among the indices of a node its mask is, if there is one mask and no other index beside it."""
+    if node.op != "call_function" or node.target not in INDEXED:
+        return None
+    given = [(place, index) for place, index in enumerate(node.args[1]) if index is not None]  # type: ignore[arg-type]
+    if len(given) != 1 or not isinstance(given[0][1], fx.Node):
+        return None
+    place, index = given[0]
+    value = fake(index)
+    several = node.target in INDEXED[2:] and _number_of(node, place) is None
+    return place if value.dtype == torch.bool and value.dim() > 0 and not several else None
+
+
+def _number_of(node: fx.Node, place: int) -> Any:
+    """How often the mask holds, as the sizes of what is read or written say; None where one value is written often."""
+    if node.target in INDEXED[:2]:
+        return node.meta["val"].shape[place]
+    written, values, mask = fake(node.args[0]), fake(node.args[2]), fake(node.args[1][place])  # type: ignore[index]
+    rank = written.dim() - mask.dim() + 1
+    return values.shape[place] if values.dim() == rank and not _is_one(values.shape[place]) else None
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _columns(graph: fx.Graph, like: fx.Node, mask: fx.Node, size: Any) -> list[fx.Node]:
+    """The places of a mask, an index for each of its dimensions. size: how many there are."""
+    held = fake(mask)
+    found = graph.call_function(aten.nonzero.default, (mask,))
+    found.meta = {key: value for key, value in like.meta.items() if key not in ("val", "tensor_meta")}
+    with held.fake_mode:
+        found.meta["val"] = torch.empty((held.dim(), size), dtype=torch.int64, device=held.device).t()
+    return [new_node(graph, like, aten.select.int, (found, 1, dim)) for dim in range(held.dim())]

@@ -53,6 +53,10 @@ OPTIMIZERS: dict[str, Make] = {
 }
 
 
+CANCELS = ("rmsprop",)
+"""A centred square is a difference: in float32 it is other roundings by the machine, so it is held to in float64."""
+
+
 def network(seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(6, 8, bias=False), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.2), nn.Linear(8, 3))
@@ -134,11 +138,13 @@ def momentum(parameters: Any) -> torch.optim.Optimizer:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_with_a_schedule_is_one_program(name: str) -> None:
-    pair = Pair(network(), OPTIMIZERS[name])
+    dtype = torch.float64 if name in CANCELS else torch.float32
+    pair = Pair(network().to(dtype), OPTIMIZERS[name])
     schedules = [torch.optim.lr_scheduler.StepLR(o, 2, 0.5) for o in (pair.optimizer, pair.eager_optimizer)]
     held = {id(t): t.data_ptr() for t in pair.model.parameters()}
     for seed in range(6):
-        pair.take(seed)
+        inputs, targets = batch(seed)
+        pair.take(seed, inputs.to(dtype), targets)
         for schedule in schedules:
             schedule.step()
     assert pair.phases == ["step"]
@@ -190,7 +196,8 @@ def test_a_number_that_changes_becomes_an_input() -> None:
     both = (pair.optimizer, pair.eager_optimizer)
     schedules = [torch.optim.lr_scheduler.OneCycleLR(o, max_lr=0.2, total_steps=8) for o in both]
     for seed in range(6):
-        pair.take(seed)
+        inputs, targets = batch(seed)
+        pair.take(seed, inputs.to(dtype), targets)
         for schedule in schedules:
             schedule.step()
     assert len(pair.phases) == 2

@@ -32,7 +32,7 @@ ENDS = {
     "add": GENERATED,
     "addmm": GENERATED,
     "amax": GENERATED,
-    "argwhere": WITH_FALLBACK,
+    "argwhere": WITH_LIBRARY,
     "allclose": UNCAPTURED,
     "cat": GENERATED,
     "clamp": GENERATED,

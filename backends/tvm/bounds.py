@@ -156,3 +156,15 @@ def checker(bound: Bound) -> Callable[[torch.Tensor], None]:
             raise IndexError(message)
 
     return check
+
+
+def counter(node: fx.Node) -> Callable[[torch.Tensor, int], None]:
+    """Raises RuntimeError, as eager does, where a mask holds in more or fewer places than there are values for."""
+    line = source_line(node)
+
+    def check(places: torch.Tensor, values: int) -> None:
+        if places.shape[0] != values:
+            where = f", at {line}" if line else ""
+            raise RuntimeError(f"shape mismatch: {values} values for a mask that holds {places.shape[0]} times{where}")
+
+    return check

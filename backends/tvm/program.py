@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.backends.tvm.bounds import checker
+from bridge.backends.tvm.bounds import checker, counter
 from bridge.backends.tvm.build import ALIGNED, Built
 from bridge.backends.tvm.compat import empty_strided, empty_strided_cuda, reinterpret, torch_dtype
 from bridge.backends.tvm.copies import copied_back, copy_event
@@ -25,7 +25,7 @@ from bridge.ir.compiled import CallOut, CompiledGraph, Way
 from bridge.ir.joint import Role
 from bridge.ir.nodes import op_name
 from bridge.ir.provenance import source_line
-from bridge.ir.shapes import is_size
+from bridge.ir.shapes import is_size, symbols_in
 from bridge.ir.sizes import solved, text_of
 from bridge.ir.views import is_view, lies_alike, root_of, shows
 from bridge.ledger import Ledger
@@ -199,6 +199,9 @@ class _Writer:
         self._line(f"{name} = call_{node.name}({', '.join(arguments)})  # {op_name(node)}")
         value = node.meta.get("val")
         several = enumerate(value) if isinstance(value, tuple | list) else ()
+        if node.target is aten.nonzero.default and symbols_in(value.shape[0]) <= self._symbols:  # type: ignore[union-attr]
+            self._scope[f"count_{node.name}"] = counter(node)
+            self._line(f"count_{node.name}({name}, {text_of(value.shape[0])})")  # type: ignore[union-attr]
         self._know_sizes([(name, value), *((f"{name}[{n}]", one) for n, one in several)])
         if isinstance(value, torch.Tensor) and node.target not in COMPACT_RESULT:
             self._conform(node, name, value)

@@ -43,12 +43,12 @@ def is_size(node: fx.Node) -> bool:
 
 def symbols_of(node: fx.Node) -> set[str]:
     """The names of the symbolic sizes and scalars that a node reads or gives."""
-    return _symbols(fake([list(node.args), dict(node.kwargs)])) | _symbols(node.meta.get("val"))
+    return symbols_in(fake([list(node.args), dict(node.kwargs)])) | symbols_in(node.meta.get("val"))
 
 
 def new_symbols_of(node: fx.Node) -> set[str]:
     """The names of the sizes of a node's result that nothing it reads has: they depend on values."""
-    return _symbols(node.meta.get("val")) - _symbols(fake([list(node.args), dict(node.kwargs)]))
+    return symbols_in(node.meta.get("val")) - symbols_in(fake([list(node.args), dict(node.kwargs)]))
 
 
 def real_symbols_of(node: fx.Node) -> set[str]:
@@ -58,7 +58,8 @@ def real_symbols_of(node: fx.Node) -> set[str]:
     return {str(symbol) for expr in floats for symbol in expr.free_symbols if not symbol.is_integer}
 
 
-def _symbols(values: Any) -> set[str]:
+def symbols_in(values: Any) -> set[str]:
+    """The names of the symbols that sizes, other numbers and tensors' sizes are made of."""
     found: set[str] = set()
     for value in leaves(values):
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):

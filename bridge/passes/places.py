@@ -8,18 +8,23 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.ir.joint import Graph, copied
+from bridge.ir.joint import Graph, Phase, copied
 from bridge.ir.shapes import fake
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import new_node
 
 aten = torch.ops.aten
 
-INDEXED = (aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten._unsafe_index_put.default)
+READ = (aten.index.Tensor, aten._unsafe_index.Tensor)
+WRITTEN = (aten.index_put.default, aten._unsafe_index_put.default)
 
 
 def find_places(graph: Graph, ledger: Ledger) -> Graph:
-    """The same graph, in which one mask among the indices of an op is `nonzero` of it, a column for each dimension."""
+    """The same graph, in which one mask among the indices of an op is `nonzero` of it, a column for each dimension.
+
+    Not where as many values are written as values say, but for the mask's own: one of them would be written everywhere.
+    A backward writes as many as its forward has read. The program checks that there are as many places as values.
+    """
     if not any(_mask_of(node) is not None for node in graph.nodes):
         return graph
     module = copied(graph.module)
@@ -30,6 +35,9 @@ def find_places(graph: Graph, ledger: Ledger) -> Graph:
             continue
         indices = list(node.args[1])
         mask, size = indices[place], _number_of(node, place)
+        told = (mask, str(size)) in known or graph.phase is Phase.BACKWARD
+        if node.target in WRITTEN and _depends_on_values(size) and not told:
+            continue
         with module.graph.inserting_before(node):
             if (mask, str(size)) not in known:
                 known[mask, str(size)] = _columns(module.graph, node, mask, size)
@@ -41,24 +49,28 @@ def find_places(graph: Graph, ledger: Ledger) -> Graph:
 
 def _mask_of(node: fx.Node) -> int | None:
     """Where among the indices of a node its mask is, if there is one mask and no other index beside it."""
-    if node.op != "call_function" or node.target not in INDEXED:
+    if node.op != "call_function" or node.target not in (*READ, *WRITTEN):
         return None
     given = [(place, index) for place, index in enumerate(node.args[1]) if index is not None]  # type: ignore[arg-type]
     if len(given) != 1 or not isinstance(given[0][1], fx.Node):
         return None
     place, index = given[0]
     value = fake(index)
-    several = node.target in INDEXED[2:] and _number_of(node, place) is None
-    return place if value.dtype == torch.bool and value.dim() > 0 and not several else None
+    repeated = node.target in WRITTEN and _number_of(node, place) is None
+    return place if value.dtype == torch.bool and value.dim() > 0 and not repeated else None
 
 
 def _number_of(node: fx.Node, place: int) -> Any:
     """How often the mask holds, as the sizes of what is read or written say; None where one value is written often."""
-    if node.target in INDEXED[:2]:
+    if node.target in READ:
         return node.meta["val"].shape[place]
     written, values, mask = fake(node.args[0]), fake(node.args[2]), fake(node.args[1][place])  # type: ignore[index]
     rank = written.dim() - mask.dim() + 1
     return values.shape[place] if values.dim() == rank and not _is_one(values.shape[place]) else None
+
+
+def _depends_on_values(size: Any) -> bool:
+    return isinstance(size, torch.SymInt) and any(str(s).startswith("u") for s in size.node.expr.free_symbols)
 
 
 def _is_one(size: Any) -> bool:

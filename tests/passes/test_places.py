@@ -24,7 +24,8 @@ def read_elements(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def write_rows(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return x.index_put((mask[:, 0],), x[mask[:, 0]].exp()).cos()
+    rows = mask[:, 0]
+    return x.index_put((rows,), x[rows].exp()).cos()
 
 
 def write_one_value(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -32,7 +33,8 @@ def write_one_value(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def add_rows(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return x.index_put((mask[:, 0],), x[mask[:, 0]].exp(), accumulate=True)
+    rows = mask[:, 0]
+    return x.index_put((rows,), x[rows].exp(), accumulate=True)
 
 
 def first_few(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -59,3 +61,29 @@ def test_at_the_places_of_a_mask(function: Callable[..., torch.Tensor]) -> None:
     ways = {way for graph in bridge.inspect(compiled).graphs for way in graph.placement.values()}
     assert Way.GENERATED in ways
     assert Way.FALLBACK not in ways
+
+
+def holding(*places: int) -> torch.Tensor:
+    mask = torch.zeros(6, dtype=torch.bool)
+    mask[list(places)] = True
+    return mask
+
+
+def test_more_or_fewer_values_than_places_raise() -> None:
+    compiled = bridge.compile(lambda x, mask, values: x.index_put((mask,), values).cos())
+    x, values = torch.zeros(6, 2), torch.randn(3, 2)
+    torch.testing.assert_close(compiled(x, holding(0, 2, 5), values)[5], values[2].cos())
+    for mask in (holding(0, 2), holding(0, 1, 2, 3)):
+        with pytest.raises(RuntimeError, match="shape mismatch: 3 values"):
+            compiled(x, mask, values)
+
+
+def test_a_single_value_of_another_mask_is_written_everywhere() -> None:
+    def function(x: torch.Tensor, to: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+        return x.index_put((to,), x.exp()[of]).cos()
+
+    compiled, x, to = bridge.compile(function), torch.randn(6, 2), holding(1, 2, 5)
+    for of in (holding(0, 3, 4), holding(3)):
+        torch.testing.assert_close(compiled(x, to, of), function(x, to, of))
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        compiled(x, to, holding(0, 1))

@@ -268,7 +268,7 @@ MOVES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12, deadline=None, derandomize=True)  # some chains that divide by n - 1 take LLVM minutes
 @given(st.lists(st.lists(st.sampled_from(sorted(MOVES)), min_size=2, max_size=4), min_size=1, max_size=2))
 @example([["flat", "cut", "turned", "grown"], ["flat", "ended", "grown"]])  # a step backwards, over a product of sizes
 def test_elements_are_moved_alike_at_every_size(chains: list[list[str]]) -> None:

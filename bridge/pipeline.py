@@ -2,15 +2,14 @@
 
     passes → partition → lower → build → call-outs → program
 
-The one way back is here too. What fails to convert or to build is first built apart from its neighbours and then given
-to the next backend, with an event, and the graph is lowered again; each turn leaves less to try.
+What stands between the passes and the call-outs is in `generation.py`, and is spared where an equal graph went this way
+before: `backends/tvm/kept.py`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
@@ -20,20 +19,17 @@ from bridge.backends.inductor import Inductor
 from bridge.backends.library import Library
 from bridge.backends.triton.backend import Triton
 from bridge.backends.tvm import threads
-from bridge.backends.tvm.backend import Tvm
-from bridge.backends.tvm.build import BuildFailed, Built, build
-from bridge.backends.tvm.lower import Lowered, NodeFailed, lower
+from bridge.backends.tvm.built import Built
+from bridge.backends.tvm.kept import find, key_of
+from bridge.backends.tvm.lowered import Plan
 from bridge.backends.tvm.program import program
 from bridge.backends.tvm.replay import replayed
 from bridge.ir.backend import Backend
-from bridge.ir.call import refused_call
-from bridge.ir.compiled import CompiledGraph, Way
+from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Graph
-from bridge.ir.nodes import op_name
-from bridge.ir.provenance import source_line
 from bridge.ledger import DeadEnd, Event, Ledger
 from bridge.options import Options
-from bridge.partition.support import place
+from bridge.partition.support import Backends, failure_event
 from bridge.passes import PASSES
 from bridge.runtime.interpreter import rehearsed
 from bridge.versions import findings
@@ -46,28 +42,31 @@ FALLBACKS: Mapping[str, Callable[[Options, bool], Backend]] = {
 """The backends that an order can name, by options and whether they may try what they are asked."""
 
 
-@dataclass(frozen=True)
-class Backends:
-    """Who is asked besides TVM. by_choice: before it, in order; fallbacks: after it, in order."""
-
-    by_choice: Sequence[Backend]
-    fallbacks: Sequence[Backend]
-
-    def ways(self, placement: Mapping[str, str]) -> dict[str, Way]:
-        """Which way each node runs, by its name."""
-        known = {"tvm": Way.GENERATED, **{backend.name: Way.LIBRARY for backend in self.by_choice}}
-        return {name: known.get(taker, Way.FALLBACK) for name, taker in placement.items()}
-
-
 def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
     """Make the program of one graph. Every node that does not run in TVM is an event in the ledger."""
     _record_versions(ledger)
     if graph.device.type == "cpu":
         _install_threads(ledger)
-    graph, placement, backends = _placed(graph, options, ledger)
-    lowered, built = _built(graph, placement, backends, options, ledger)
-    compiled = program(lowered, built, _call_outs(graph, placement, backends, ledger), ledger)
+    graph = _improved(graph, ledger)
+    backends = _backends(options, graph.device.type, tries=True)
+    plan, built, placement = _planned(graph, backends, options, ledger)
+    compiled = program(plan, built, _call_outs(graph, placement, backends, ledger), ledger)
     return replayed(compiled, ledger) if _replays(graph, options) else compiled
+
+
+def _planned(
+    graph: Graph, backends: Backends, options: Options, ledger: Ledger
+) -> tuple[Plan, Built, Mapping[str, str]]:
+    """What the program is written by, its kernels, and the backend of each node: as it was kept, or made, and kept."""
+    key = key_of(graph, options)
+    found = find(key, graph) if key else None
+    if found is not None:
+        for event in found.events:
+            ledger.record(event)
+        return found.plan, found.built, found.placement
+    from bridge.generation import generated  # which loads TVM's compiler
+
+    return generated(graph, backends, options, ledger, key)
 
 
 def _replays(graph: Graph, options: Options) -> bool:
@@ -79,23 +78,22 @@ def _replays(graph: Graph, options: Options) -> bool:
 def plan_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
     """`compile_graph` up to where something is lowered: the graph has its placement, and runs op by op in ATen."""
     _record_versions(ledger)
-    graph, placement, backends = _placed(graph, options, ledger, tries=False)
-    return rehearsed(graph, backends.ways(placement))
+    from bridge.generation import placed
+
+    graph = _improved(graph, ledger)
+    backends = _backends(options, graph.device.type, tries=False)
+    return rehearsed(graph, backends.ways(placed(graph, backends, options, ledger)))
 
 
-def _placed(
-    graph: Graph, options: Options, ledger: Ledger, tries: bool = True
-) -> tuple[Graph, dict[str, str], Backends]:
-    """The graph after the passes, the backend of each of its nodes, and the backends. tries: compile to find out."""
+def _improved(graph: Graph, ledger: Ledger) -> Graph:
+    """The graph after the passes."""
     for improve in PASSES:
         graph = improve(graph, ledger)
-    backends = _backends(options, graph.device.type, tries)
-    asked = [Tvm(options.denied, graph.device), *backends.fallbacks]
-    return graph, place(graph, asked, ledger, backends.by_choice), backends
+    return graph
 
 
 def _backends(options: Options, device: str, tries: bool) -> Backends:
-    """The target "triton" asks Triton before anybody else."""
+    """Who is asked. tries: compile to find out. The target "triton" asks Triton before anybody else."""
     order, library = options.order(device), Library(options.library)
     if options.target != "triton":
         return Backends([library], [FALLBACKS[name](options, tries) for name in order])
@@ -119,49 +117,6 @@ def _install_threads(ledger: Ledger) -> None:
 def _record_once(ledger: Ledger, event: Event) -> None:
     if event not in ledger.events:
         ledger.record(event)
-
-
-def _built(
-    graph: Graph, placement: dict[str, str], backends: Backends, options: Options, ledger: Ledger
-) -> tuple[Lowered, Built]:
-    """Lower and build until nothing fails. A kernel that fails is split into its nodes, then they are given away."""
-    apart: set[str] = set()
-
-    def give_away(names: Sequence[str], detail: str, kind: str) -> None:
-        for node in graph.nodes:
-            if node.name in names:
-                placement[node.name] = next(b.name for b in backends.fallbacks if b.accepts(node) is None)
-                ledger.record(_failure(graph, node, detail, kind, placement[node.name], started))
-
-    while True:
-        started = time.perf_counter()
-        try:
-            lowered = lower(graph, backends.ways(placement))
-            return lowered, build(lowered, options, apart)
-        except NodeFailed as failed:
-            give_away([failed.node.name], f"a row failed: {failed.reason}", "row failed")
-        except BuildFailed as failed:
-            kind = {"died": "compiler died", "hung": "compiler hung"}.get(failed.kind, "build failed")
-            for nodes, detail in _blamed(lowered, options, apart, failed):
-                fresh = [n for n in nodes if n not in apart]
-                if fresh and len(nodes) > 1:
-                    apart.update(fresh)
-                else:
-                    give_away(nodes, detail, kind)
-
-
-def _blamed(lowered: Lowered, options: Options, apart: set[str], failed: BuildFailed) -> list[tuple[list[str], str]]:
-    """The generated nodes that a failed build is due to: those that fail in a careful build, else all of them."""
-    groups = failed.groups
-    try:
-        build(lowered, options, apart, careful=True)
-    except BuildFailed as again:
-        groups = again.groups
-    generated = [n for n, way in lowered.ways.items() if way is Way.GENERATED]
-    if not generated:
-        raise failed  # nothing is left to give away
-    found = [([n for n in nodes if n in generated], detail) for nodes, detail in groups]
-    return [(nodes, detail) for nodes, detail in found if nodes] or [(generated, failed.detail)]
 
 
 def _call_outs(
@@ -191,22 +146,5 @@ def _first_built(
         if not rest:
             raise
         detail = f"{backend.name} failed: {type(error).__name__}: {error}"
-        ledger.record(_failure(graph, node, detail, "build failed", rest[0].name, started))
+        ledger.record(failure_event(graph, node, detail, "build failed", rest[0].name, started))
         return _first_built(graph, node, rest, ledger)
-
-
-def _failure(graph: Graph, node: fx.Node, detail: str, kind: str, taker: str, started: float) -> Event:
-    """The event for a node that a compiler could not build and that `taker` runs."""
-    return Event(
-        DeadEnd.MAINTENANCE,
-        op=op_name(node),
-        detail=detail,
-        kind=kind,
-        graph=graph.name,
-        phase=graph.phase.value,
-        backend=taker,
-        seconds=time.perf_counter() - started,
-        source=source_line(node),
-        node=node.name,
-        **refused_call(node),
-    )

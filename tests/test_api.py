@@ -13,7 +13,7 @@ from torch import nn
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 
 import bridge
-from bridge import api, pipeline
+from bridge import api, generation
 from bridge.backends.tvm.symbols import UnknownExpression
 from bridge.errors import BadOption, NotCompilable, UnknownTarget
 from bridge.ledger import DeadEnd
@@ -165,7 +165,7 @@ def test_what_our_own_compiler_cannot_do_costs_an_event(monkeypatch: pytest.Monk
     def fails(*args: object) -> None:
         raise UnknownExpression("no words for this size")
 
-    monkeypatch.setattr(pipeline, "lower", fails)
+    monkeypatch.setattr(generation, "lower", fails)
     compiled = bridge.compile(program)
     assert torch.equal(compiled(X), program(X))
     (event,) = compiled.ledger.select(kind="compiler failed")

@@ -11,7 +11,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import bridge
-from bridge import pipeline
+from bridge import generation, pipeline
 from bridge.errors import BadOption, NotCompilable
 from bridge.ir.joint import Graph, Phase, Role
 from bridge.ir.tally import tally
@@ -36,8 +36,8 @@ def nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: Any) -> None:
         raise AssertionError("a dry run lowers nothing and builds nothing")
 
-    for name in ("lower", "build", "program"):
-        monkeypatch.setattr(pipeline, name, never)
+    for room, name in ((generation, "lower"), (generation, "build"), (pipeline, "program")):
+        monkeypatch.setattr(room, name, never)
 
 
 def test_it_tells_what_compiling_tells() -> None:

@@ -26,8 +26,9 @@ FLOORS = {
     "bridge.runtime": 3,
     "bridge.report": 3,
     "bridge.backends": 4,
-    "bridge.pipeline": 5,
-    "bridge": 6,
+    "bridge.generation": 5,
+    "bridge.pipeline": 6,
+    "bridge": 7,
 }
 """The floor of each room. What has no line of its own (api, cli, demo) is the top room, `bridge`."""
 

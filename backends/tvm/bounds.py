@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.backends.tvm.compat import Expr, extent, number, shape_of, tirx
-from bridge.backends.tvm.kernels import reduced
 from bridge.ir.joint import Graph, Phase, Role
 from bridge.ir.nodes import op_name
 from bridge.ir.provenance import source_line
@@ -132,21 +130,8 @@ INDEXED: Mapping[Any, Callable[[fx.Node, Mapping[str, Any]], Iterator[Bound]]] =
 """How an overload indexes."""
 
 
-def outside(index: Expr, low: Any, high: Any, besides: int | None) -> Expr:
-    """1 where any of the indices is out of bounds, else 0; an int32 without dimensions."""
-
-    def element(position: Expr) -> Expr:
-        position = position.astype("int64")
-        wrong = tirx.Or(position < extent(low), position >= extent(high))
-        if besides is not None:
-            wrong = tirx.And(wrong, position != extent(besides))
-        return tirx.Select(wrong, number(1, "int32"), number(0, "int32"))
-
-    return reduced("outside", "max", element, index, range(len(shape_of(index))), False)
-
-
 def checker(bound: Bound) -> Callable[[torch.Tensor], None]:
-    """Raises IndexError for what `outside` gives, read from memory without a call of ATen's."""
+    """Raises IndexError for what a kernel found out of bounds, read from memory without a call of ATen's."""
     line = source_line(bound.node)
     allowed = f"[{bound.low}, {bound.high})"
     message = f"index out of range: {op_name(bound.node)} takes {allowed}{f', at {line}' if line else ''}"

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import shutil
 import tempfile
-import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 import tvm
 from tvm.target import codegen
 
-from bridge.backends.tvm.lower import Lowered
+from bridge.backends.tvm.built import ALIGNED, ANSWER, Built, loaded, scratch
+from bridge.backends.tvm.kept import Entry
+from bridge.backends.tvm.lowered import Lowered
 from bridge.errors import BadOption, WorkerFailure
 from bridge.ir.views import is_view, root_of
 from bridge.options import Options
@@ -28,12 +26,6 @@ from bridge.versions import installed
 
 WORKER = "bridge.backends.tvm.work"
 """The module that runs in the worker."""
-
-ALIGNED = 16
-"""Bytes on which memory has to begin that a GPU moves in patches. torch's own begins on 512."""
-
-ANSWER = "answer.json"
-"""Where the worker's answer is kept beside its files."""
 
 
 class BuildFailed(Exception):
@@ -47,36 +39,26 @@ class BuildFailed(Exception):
         self.kind, self.detail, self.groups = kind, detail, tuple(groups)
 
 
-@dataclass(frozen=True)
-class Built:
-    """What the worker made of a lowered graph.
-
-    steps: the program in order: {"call": node} or {"kernel": name, "inputs", "outputs", "sizes", "nodes"}. An output
-        with "into" is written into the memory of that input, which then is not among the step's own inputs. A kernel
-        with "by_address" takes the addresses of tensors.
-    kernel: a compiled kernel by name. constants: tensors that kernels read beside the graph's own.
-    """
-
-    steps: tuple[dict[str, Any], ...]
-    kernel: Callable[[str], Any]
-    constants: Mapping[str, torch.Tensor]
-
-
-def build(lowered: Lowered, options: Options, apart: Collection[str], careful: bool = False) -> Built:
+def build(
+    lowered: Lowered, options: Options, apart: Collection[str], careful: bool = False, entry: Entry | None = None
+) -> Built:
     """Build a program, or take it from the cache. Nodes in `apart` get a kernel each.
 
-    careful: find out what a failure is due to. Raises BuildFailed.
+    careful: find out what a failure is due to. entry: what to keep with it, for a graph that nobody kept before.
+    Raises BuildFailed.
     """
-    folder = Path(tempfile.mkdtemp(dir=_scratch()))
+    folder = Path(tempfile.mkdtemp(dir=scratch()))
     request = requested(lowered, tvm_target(options.target, lowered.graph.device), apart)
     cache = users_cache() if options.cache and not careful else None
-    key = _key(request) if cache else ""
-    if cache is None or not cache.fetch(key, folder):
+    key = entry.key if entry else _key(request) if cache else ""
+    if cache is None or entry or not cache.fetch(key, folder):
         answer = _answer(request, folder, options.timeout, careful)
         (folder / ANSWER).write_text(json.dumps(answer))
+        if entry:
+            entry.write(folder)
         if cache is not None:
             cache.store(key, folder)
-    built = _loaded(folder, lowered.graph.device)
+    built = loaded(folder, lowered.graph.device)
     shutil.rmtree(folder)
     return built
 
@@ -112,13 +94,6 @@ def _answer(request: dict[str, Any], folder: Path, timeout: float, careful: bool
         raise BuildFailed("error", groups[0][1], groups)
     module.unlink()
     return answer
-
-
-def _loaded(folder: Path, device: torch.device) -> Built:
-    answer = json.loads((folder / ANSWER).read_text())
-    library: Any = tvm.runtime.load_module(str(folder / "kernels.so")) if answer["library"] else None
-    constants = {n: torch.from_numpy(numpy.load(folder / f"{n}.npy")).to(device) for n in answer["constants"]}
-    return Built(tuple(answer["steps"]), lambda name: library[name], constants)
 
 
 def _key(request: Mapping[str, Any]) -> str:
@@ -165,11 +140,3 @@ def unaligned(lowered: Lowered) -> list[str]:
             if not isinstance(begins, int) or begins * view.element_size() % ALIGNED:
                 found.append(node.name)
     return found
-
-
-@functools.cache
-def _scratch() -> str:
-    """A folder for what passes between this process and its workers, gone when the process ends."""
-    folder = tempfile.mkdtemp(prefix="bridge-")
-    weakref.finalize(shared, shutil.rmtree, folder, ignore_errors=True)
-    return folder

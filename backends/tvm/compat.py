@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from bridge.backends.tvm.memory import DTYPES, dtype_name, torch_dtype
 from bridge.errors import BridgeError
 
 
@@ -28,7 +29,7 @@ except ImportError as error:
         found = "apache-tvm is not installed"
     raise TvmUnavailable(f"{error} ({found}); install 'apache-tvm>=0.27,<0.28' with 'apache-tvm-ffi<0.1.15'") from error
 
-__all__ = ["IRBuilder", "R", "T", "ir", "relax", "renew_defs", "te", "tirx"]
+__all__ = ["DTYPES", "IRBuilder", "R", "T", "dtype_name", "ir", "relax", "renew_defs", "te", "tirx", "torch_dtype"]
 
 ir: Any = tvm.ir
 relax: Any = tvm.relax
@@ -42,57 +43,11 @@ IRBuilder: Any = ir_builder.IRBuilder
 T: Any = ir_builder.tirx
 """TVMScript's builder: loops and stores, for kernels that are no expression."""
 
-empty_strided: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", torch.empty_strided)  # type: ignore[attr-defined]
-"""Fresh memory of a size, strides and type on the CPU. torch's own quick way, where this torch has it."""
-
-empty_strided_cuda: Any = getattr(
-    torch._C._dynamo.guards,  # type: ignore[attr-defined]
-    "_empty_strided_cuda",
-    lambda size, strides, dtype: torch.empty_strided(size, strides, dtype=dtype, device="cuda"),
-)
-"""The same on the current GPU."""
-
-
-def _reinterpreted(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> torch.Tensor:
-    return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
-
-
-reinterpret: Any = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", _reinterpreted)  # type: ignore[attr-defined]
-"""A tensor's memory in another shape: (tensor, size, stride, elements from its first). torch's own quick way, again."""
-
-holders: Any = getattr(torch._C, "_storage_Use_Count", None)
-"""How many tensors and others hold a storage, by its address; None where this torch does not tell."""
-
-clear_workspaces: Any = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
-"""Give back the memory that cuBLAS keeps between its calls, which in a recording would be kept for it alone."""
-
-keeps_graph: Any = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)  # type: ignore[attr-defined]
-"""Whether the backward pass that runs may run again, so that it has to leave what was saved for it as it is."""
-
 Expr = Any
 """A Relax or a TIR expression."""
 
 Size = int | Expr
 """A size: a Python int, or a TIR expression over the symbolic sizes of the graph."""
-
-DTYPES: dict[torch.dtype, str] = {
-    torch.float32: "float32", torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16",
-    torch.int64: "int64", torch.int32: "int32", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8",
-    torch.bool: "bool",
-}  # fmt: skip
-"""The types that a kernel can hold."""
-
-TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """TVM's name of a torch type. Raises KeyError for one that no kernel holds."""
-    return DTYPES[dtype]
-
-
-def torch_dtype(name: str) -> torch.dtype:
-    """The torch type of TVM's name."""
-    return TORCH_DTYPES[name]
 
 
 def bound(x: Expr) -> Expr:

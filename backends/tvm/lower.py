@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
-from bridge.backends.tvm.bounds import Bound, bounds, outside
-from bridge.backends.tvm.compat import DTYPES, R, dtype_name, relax
+from bridge.backends.tvm.bounds import Bound, bounds
+from bridge.backends.tvm.compat import DTYPES, Expr, R, dtype_name, extent, number, relax, shape_of, tirx
 from bridge.backends.tvm.convert import convert
-from bridge.backends.tvm.kernels import pointwise
+from bridge.backends.tvm.kernels import pointwise, reduced
+from bridge.backends.tvm.lowered import Lowered, constants_of, tensor_outputs
 from bridge.backends.tvm.symbols import Symbols
-from bridge.ir.callout import attribute, callout_inputs
+from bridge.ir.callout import callout_inputs
 from bridge.ir.compiled import Way
 from bridge.ir.joint import Graph
 from bridge.ir.nodes import computes
@@ -38,37 +38,9 @@ class NodeFailed(Exception):
         self.node, self.reason = node, reason
 
 
-@dataclass(frozen=True)
-class Lowered:
-    """A graph in Relax, and what Relax has no words for.
-
-    names: variable → node. owners: variable → the node whose row made it. strides: node → strides as text over the
-    symbolic sizes. views: node → the node that it is a torch view of. ways: how each computing node runs.
-    constants: `get_attr` node → its tensor; those are parameters of `main` too. into: node → the input whose memory
-    is to hold its result. checks: step → the variable that tells whether an index was out of bounds, and the bound.
-    """
-
-    graph: Graph
-    module: Any
-    names: Mapping[str, str]
-    owners: Mapping[str, str]
-    strides: Mapping[str, tuple[str, ...]]
-    views: Mapping[str, str]
-    ways: Mapping[str, Way]
-    constants: Mapping[str, torch.Tensor]
-    into: Mapping[str, str]
-    checks: Mapping[str, tuple[str, Bound]]
-
-
 def lower(graph: Graph, ways: Mapping[str, Way]) -> Lowered:
     """The graph as one IRModule with one function `main`. Raises NodeFailed."""
     return _Lowering(graph, ways).run()
-
-
-def tensor_outputs(graph: Graph) -> list[fx.Node]:
-    """The nodes whose tensors the graph returns, in order, without sizes and None."""
-    (results,) = graph.nodes[-1].args
-    return [n for n in results if isinstance(n, fx.Node) and not is_size(n)]  # type: ignore[union-attr]
 
 
 class _Lowering:
@@ -87,10 +59,8 @@ class _Lowering:
 
     def run(self) -> Lowered:
         nodes = self._graph.nodes
-        constants = {
-            n: attribute(n) for n in nodes if n.op == "get_attr" and isinstance(n.meta.get("val"), torch.Tensor)
-        }
-        parameters = [self._parameter(n) for n in nodes if n.op == "placeholder" or n in constants]
+        constants = constants_of(self._graph)
+        parameters = [self._parameter(n) for n in nodes if n.op == "placeholder" or n.name in constants]
         with self._builder.function("main", parameters):
             with self._builder.dataflow():
                 for node in nodes:
@@ -99,11 +69,10 @@ class _Lowering:
                 results = [self._expr[n] for n in tensor_outputs(self._graph)]
                 result = self._builder.emit_output(relax.Tuple(results))
             self._builder.emit_func_output(result)
-        held = {n.name: value for n, value in constants.items()}
         module = self._builder.get()
         into = {node.name: target.name for node, target in self._written()}
-        known = self._names, self._owners, self._strides, self._views, self._ways
-        return Lowered(self._graph, module, *known, held, into, self._checks)
+        known = self._strides, self._ways, constants, into, self._checks
+        return Lowered(self._graph, *known, module, self._names, self._owners, self._views)
 
     def _written(self) -> list[tuple[fx.Node, fx.Node]]:
         """Results that lie as the inputs do into which they are to be written, each input once."""
@@ -203,6 +172,19 @@ class _Lowering:
             return relax.ShapeExpr(self._symbols.all_of(node.meta["val"]))
         held = self._expr[node]
         return relax.Tuple(list(held)) if isinstance(held, tuple) else held
+
+
+def outside(index: Expr, low: Any, high: Any, besides: int | None) -> Expr:
+    """1 where any of the indices is out of bounds, else 0; an int32 without dimensions."""
+
+    def element(position: Expr) -> Expr:
+        position = position.astype("int64")
+        wrong = tirx.Or(position < extent(low), position >= extent(high))
+        if besides is not None:
+            wrong = tirx.And(wrong, position != extent(besides))
+        return tirx.Select(wrong, number(1, "int32"), number(0, "int32"))
+
+    return reduced("outside", "max", element, index, range(len(shape_of(index))), False)
 
 
 def _alike(value: fx.Node, target: fx.Node) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from bridge.backends.tvm.compat import holders, keeps_graph
+from bridge.backends.tvm.memory import holders, keeps_graph
 from bridge.ir.joint import Phase
 
 

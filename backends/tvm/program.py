@@ -15,10 +15,10 @@ import torch
 from torch import fx
 
 from bridge.backends.tvm.bounds import checker, counter
-from bridge.backends.tvm.build import ALIGNED, Built
-from bridge.backends.tvm.compat import empty_strided, empty_strided_cuda, reinterpret, torch_dtype
+from bridge.backends.tvm.built import ALIGNED, Built
 from bridge.backends.tvm.copies import copied_back, copy_event
-from bridge.backends.tvm.lower import Lowered, tensor_outputs
+from bridge.backends.tvm.lowered import Plan, tensor_outputs
+from bridge.backends.tvm.memory import empty_strided, empty_strided_cuda, reinterpret, torch_dtype
 from bridge.backends.tvm.tensors import Copier, on_its_device, written_out
 from bridge.ir.callout import callout, callout_inputs
 from bridge.ir.compiled import CallOut, CompiledGraph, Way
@@ -47,22 +47,22 @@ CallOuts = Mapping[str, tuple[Callable[..., Any], Mapping[str, int]]]
 """For a node a function of the values of `callout_inputs(node)`, and which overloads one call of it dispatches."""
 
 
-def program(lowered: Lowered, built: Built, callouts: CallOuts, ledger: Ledger) -> CompiledGraph:
+def program(plan: Plan, built: Built, callouts: CallOuts, ledger: Ledger) -> CompiledGraph:
     """The compiled graph: the program's text, compiled, and what it calls."""
-    return _Writer(lowered, built, callouts, ledger).write()
+    return _Writer(plan, built, callouts, ledger).write()
 
 
 class _Writer:
-    def __init__(self, lowered: Lowered, built: Built, given: CallOuts, ledger: Ledger) -> None:
-        self._lowered = lowered
+    def __init__(self, plan: Plan, built: Built, given: CallOuts, ledger: Ledger) -> None:
+        self._plan = plan
         self._built = built
         self._given = given
         self._ledger = ledger
-        self._nodes = {n.name: n for n in lowered.graph.nodes}
-        placeholders = [n for n in lowered.graph.nodes if n.op == "placeholder"]
-        self._tangents = {n for n, role in zip(placeholders, lowered.graph.inputs) if role is Role.TANGENT}
+        self._nodes = {n.name: n for n in plan.graph.nodes}
+        placeholders = [n for n in plan.graph.nodes if n.op == "placeholder"]
+        self._tangents = {n for n, role in zip(placeholders, plan.graph.inputs) if role is Role.TANGENT}
         self._runs = [0]
-        self._device = lowered.graph.device
+        self._device = plan.graph.device
         empty = empty_strided if self._device.type == "cpu" else empty_strided_cuda
         self._scope: dict[str, Any] = {"empty": empty, "runs": self._runs}
         self._wide = {root_of(self._nodes[n]) for s in built.steps for n in s.get("wide", ()) if n in self._nodes}
@@ -70,16 +70,16 @@ class _Writer:
         self._known: set[str] = set()
         self._symbols: set[str] = set()
         self._conformed: set[str] = set()
-        self._leaving = Counter(root_of(node) for node in tensor_outputs(lowered.graph))
+        self._leaving = Counter(root_of(node) for node in tensor_outputs(plan.graph))
         self._callouts: list[CallOut] = []
         self._in_place: set[str] = set()
-        self._written = {target: value for value, target in lowered.graph.written if value is not target}
+        self._written = {target: value for value, target in plan.graph.written if value is not target}
         self._kernel_calls = 0
 
     def write(self) -> CompiledGraph:
         self._open()
         for step in self._built.steps:
-            if step.get("call") in self._lowered.checks:
+            if step.get("call") in self._plan.checks:
                 self._check(step["call"])
             elif "call" in step:
                 self._call_out(self._nodes[step["call"]])
@@ -87,13 +87,11 @@ class _Writer:
                 self._kernel(step)
         self._close()
         text = "\n".join(["def call(args):", *_released(self._lines, self._known)]) + "\n"
-        exec(
-            compile(text, f"<bridge {self._lowered.graph.name} {self._lowered.graph.phase.value}>", "exec"), self._scope
-        )
-        graph = self._lowered.graph
+        exec(compile(text, f"<bridge {self._plan.graph.name} {self._plan.graph.phase.value}>", "exec"), self._scope)
+        graph = self._plan.graph
         return CompiledGraph(
             graph=graph,
-            placement=self._lowered.ways,
+            placement=self._plan.ways,
             run=on_its_device(self._scope["call"], self._device),
             source=text,
             kernel_calls=self._kernel_calls,
@@ -105,13 +103,13 @@ class _Writer:
 
     def _open(self) -> None:
         """Take the inputs, and the symbolic sizes from them. What is written over is told to autograd at the end."""
-        placeholders = [n for n in self._lowered.graph.nodes if n.op == "placeholder"]
+        placeholders = [n for n in self._plan.graph.nodes if n.op == "placeholder"]
         names = [self._define(n.name) for n in placeholders]
         if names:
             self._line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = args")
         self._line("args.clear()")
         self._line("runs[0] += 1")
-        for name, value in (*self._built.constants.items(), *self._lowered.constants.items()):
+        for name, value in (*self._built.constants.items(), *self._plan.constants.items()):
             self._scope[self._define(name)] = value
             self._known.discard(identifier(name))
         self._know_sizes([(identifier(n.name), n.meta["val"]) for n in placeholders])
@@ -130,7 +128,7 @@ class _Writer:
             self._symbols.add(symbol)
 
     def _close(self) -> None:
-        texts = [self._result(r) for r in self._lowered.graph.returned]
+        texts = [self._result(r) for r in self._plan.graph.returned]
         written = [self._replaced(value, target) for target, value in self._written.items()]
         for target in (target for target in self._written if target in self._wide):
             self._scope["copy_back"] = copied_back
@@ -149,7 +147,7 @@ class _Writer:
             self._scope["copy_back"] = copied_back
             self._line(f"copy_back({name}, {self._reference(value)})")
             self._callouts.append(CallOut(value.name, Way.LIBRARY, {"aten.copy_.default": 1}, source_line(value)))
-            self._ledger.record(copy_event(self._lowered.graph, value, target))
+            self._ledger.record(copy_event(self._plan.graph, value, target))
         return f"{name}_given" if target in self._wide else name
 
     def _result(self, result: Any) -> str:
@@ -206,12 +204,12 @@ class _Writer:
         if isinstance(value, torch.Tensor) and node.target not in COMPACT_RESULT:
             self._conform(node, name, value)
         self._align(node)
-        way = self._lowered.ways[node.name]
+        way = self._plan.ways[node.name]
         self._callouts.append(CallOut(node.name, way, counts, source_line(node)))
 
     def _check(self, name: str) -> None:
         """Raise where an index is out of bounds."""
-        found, bound = self._lowered.checks[name]
+        found, bound = self._plan.checks[name]
         self._scope[name] = checker(bound)
         self._line(f"{name}({identifier(found)})")
 
@@ -220,13 +218,13 @@ class _Writer:
 
     def _conform(self, node: fx.Node, name: str, value: torch.Tensor) -> None:
         """ATen may lay a result out otherwise than the fake tensor says, and whoever reads it counts on that."""
-        if node.name in self._conformed or value.layout != torch.strided or node.name not in self._lowered.strides:
+        if node.name in self._conformed or value.layout != torch.strided or node.name not in self._plan.strides:
             return
         self._conformed.add(node.name)
         self._write_out(node, name, value)
-        strides = self._lowered.strides[node.name]
+        strides = self._plan.strides[node.name]
         if strides:
-            self._scope[f"lay_out_{node.name}"] = Copier(node, self._lowered, self._ledger).lay_out
+            self._scope[f"lay_out_{node.name}"] = Copier(node, self._plan, self._ledger).lay_out
             self._line(f"if {name}.stride() != {tuple_of(strides)}:")
             self._line(f"    {name} = lay_out_{node.name}({name}, {tuple_of(strides)})")
 
@@ -243,7 +241,7 @@ class _Writer:
             name = identifier(node.name)
             if node in self._written:
                 self._line(f"{self._define(f'{node.name}_given')} = {name}")
-            self._scope[f"align_{node.name}"] = Copier(node, self._lowered, self._ledger).align
+            self._scope[f"align_{node.name}"] = Copier(node, self._plan, self._ledger).align
             self._line(f"if {name}.data_ptr() & {ALIGNED - 1}:")
             self._line(f"    {name} = align_{node.name}({name})")
 
@@ -300,7 +298,7 @@ class _Writer:
 
     def _view(self, node: fx.Node) -> str:
         root = root_of(node)
-        if not shows(node, root) or not self._lowered.strides.get(root.name):
+        if not shows(node, root) or not self._plan.strides.get(root.name):
             return self._picked(node) if is_pick(node) else self._called_view(node)
         if root.op == "placeholder":
             self._conform(root, identifier(root.name), root.meta["val"])

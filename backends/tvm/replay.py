@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from bridge.backends.tvm.compat import clear_workspaces, holders
+from bridge.backends.tvm.memory import clear_workspaces, holders
 from bridge.backends.tvm.pool import Pool, over
 from bridge.backends.tvm.tensors import on_its_device
 from bridge.ir.compiled import CompiledGraph

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.backends.tvm.lower import Lowered
+from bridge.backends.tvm.lowered import Plan
 from bridge.ir.joint import Boxed
 from bridge.ir.nodes import op_name, shapes_and_dtypes
 from bridge.ir.provenance import source_line
@@ -18,8 +18,8 @@ from bridge.ledger import DeadEnd, Event, Ledger
 class Copier:
     """Copies an input or a call-out's result to where kernels can read it. The first copy is an event."""
 
-    def __init__(self, node: fx.Node, lowered: Lowered, ledger: Ledger) -> None:
-        self._node, self._graph, self._ledger = node, lowered.graph, ledger
+    def __init__(self, node: fx.Node, plan: Plan, ledger: Ledger) -> None:
+        self._node, self._graph, self._ledger = node, plan.graph, ledger
         self._told = False
 
     def lay_out(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:

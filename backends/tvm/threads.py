@@ -3,25 +3,27 @@
 TVM brings a thread pool of its own. Its threads and torch's spin against one another while they wait, which makes a
 training step several times slower. TVM lets a process replace the function that starts a parallel loop; ours asks
 torch how many threads to use and starts them by the OpenMP library that torch is bound to. It is LLVM IR, compiled by
-TVM itself, with the addresses of torch's functions as constants: no C compiler and no symbol lookup take part.
+TVM once and kept in the cache, so that TVM's compiler need not be loaded for it again; the addresses of torch's
+functions are given to it when it is loaded.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import os
+import platform
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-import tvm
 import tvm_ffi
-from tvm.target import Target
 from tvm_ffi import Module
 
-from bridge.backends.tvm.compat import tirx
+from bridge.backends.tvm.built import load_library
+from bridge.runtime.cache import users_cache
+from bridge.versions import installed
 
 _CALLED = {
     "threads": "_ZN2at15get_num_threadsEv",  # at::get_num_threads: also sets up a thread that torch has not met yet
@@ -39,6 +41,7 @@ _LAUNCHER = r"""
 %Work = type {{ ptr, ptr, i32 }}
 %Team = type {{ ptr, i32 }}
 @forked = internal global i32 0
+{called}
 @kind = private constant [13 x i8] c"RuntimeError\00"
 @message = private constant [42 x i8] c"a task of a kernel's parallel loop failed\00"
 
@@ -47,8 +50,10 @@ define internal void @task(ptr %work) {{
   %team_size_at = getelementptr %Team, ptr %team, i32 0, i32 1
   %closure_at = getelementptr %Work, ptr %work, i32 0, i32 1
   %failure_at = getelementptr %Work, ptr %work, i32 0, i32 2
-  %team_size = call i32 {team_size}()
-  %thread = call i32 {thread}()
+  %team_size_of = load ptr, ptr @team_size
+  %team_size = call i32 %team_size_of()
+  %thread_of = load ptr, ptr @thread
+  %thread = call i32 %thread_of()
   store ptr null, ptr %team
   store i32 %team_size, ptr %team_size_at
   %body = load ptr, ptr %work
@@ -64,7 +69,8 @@ done:
 }}
 
 define internal i32 @launch(ptr %body, ptr %closure, i32 %wanted) {{
-  %available = call i32 {threads}()
+  %threads_of = load ptr, ptr @threads
+  %available = call i32 %threads_of()
   %any = icmp slt i32 %wanted, 1
   %fewer = icmp slt i32 %wanted, %available
   %wanted_or_fewer = select i1 %fewer, i32 %wanted, i32 %available
@@ -88,22 +94,28 @@ in_team:
   store ptr %body, ptr %work
   store ptr %closure, ptr %closure_at
   store i32 0, ptr %failure_at
-  call void {parallel}(ptr @task, ptr %work, i32 %size, i32 0)
+  %run_parallel = load ptr, ptr @parallel
+  call void %run_parallel(ptr @task, ptr %work, i32 %size, i32 0)
   %failure = load i32, ptr %failure_at
   %failed = icmp ne i32 %failure, 0
   br i1 %failed, label %raise, label %done
 raise:
-  call void {set_error}(ptr @kind, ptr @message)
+  %tell = load ptr, ptr @set_error
+  call void %tell(ptr @kind, ptr @message)
   ret i32 %failure
 done:
   ret i32 0
 }}
 
-define internal i32 @barrier(i32 %thread, ptr %team) {{
-  call void {barrier}()
+define internal i32 @wait_for_all(i32 %thread, ptr %team) {{
+  %wait = load ptr, ptr @barrier
+  call void %wait()
   ret i32 0
 }}
 """
+
+LAUNCHES = {"__TVMBackendParallelLaunch": "launch", "__TVMBackendParallelBarrier": "wait_for_all"}
+"""By the name under which TVM looks for it what the launcher puts in its place."""
 
 _ADDRESS_OF = """
 define i32 @__tvm_ffi_{name}(ptr %self, ptr %arguments, i32 %count, ptr %result) {{
@@ -132,10 +144,12 @@ def install() -> str | None:
         addresses = _addresses()
     except LookupError as missing:
         return f"kernels run on TVM's own thread pool: {missing.args[0]}"
-    module = _load(_program(addresses))
+    module = _launcher()
+    for role, address in addresses.items():
+        ctypes.c_void_p.from_address(module[role]()).value = address
     register = _tvm_ffi().TVMFFIEnvModRegisterContextSymbol
     register.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
-    for symbol, name in (("__TVMBackendParallelLaunch", "launch"), ("__TVMBackendParallelBarrier", "barrier")):
+    for symbol, name in LAUNCHES.items():
         if register(symbol.encode(), module[name]()) != 0:
             return f"kernels run on TVM's own thread pool: TVM does not let {symbol} be replaced"
     os.register_at_fork(after_in_child=functools.partial(_run_alone, module))  # holds the module for good, too
@@ -172,25 +186,41 @@ def _tvm_ffi() -> ctypes.CDLL:
     return ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi())
 
 
-def _program(addresses: Mapping[str, int]) -> str:
-    """The launcher as LLVM IR for this machine."""
-    called = {role: f"inttoptr (i64 {address} to ptr)" for role, address in addresses.items()}
-    exports = "".join(_ADDRESS_OF.format(name=name) for name in ("launch", "barrier", "forked"))
-    return _LAUNCHER.format(layout=_layout(), **called) + exports + _TARGET
+def _launcher() -> Module:
+    """The launcher as a library: from the cache, or compiled."""
+    cpu, library = torch.device("cpu"), "launcher.so"
+    about = [Path(__file__).read_text(), *platform.uname()[4:], *(str(installed(name)) for name in ("tvm", "tvm_ffi"))]
+    key = hashlib.sha256("\n".join(about).encode()).hexdigest()
+    with tempfile.TemporaryDirectory() as name:
+        folder, cache = Path(name), users_cache()
+        if not cache.fetch(key, folder):
+            _compile(folder / library)
+            cache.store(key, folder)
+        return load_library(folder / library, cpu)
+
+
+def _compile(library: Path) -> None:
+    """Write the launcher as a shared library."""
+    import tvm
+
+    names = [*_CALLED, "set_error"]
+    called = "\n".join(f"@{name} = internal global ptr null" for name in names)
+    exports = "".join(_ADDRESS_OF.format(name=name) for name in (*LAUNCHES.values(), *names, "forked"))
+    program = library.with_suffix(".ll")
+    program.write_text(_LAUNCHER.format(layout=_layout(), called=called) + exports + _TARGET)
+    tvm.runtime.load_module(str(program)).export_library(str(library))
+    program.unlink()
 
 
 def _layout() -> str:
     """The data layout and the triple that TVM's LLVM compiles for here, as it writes them itself."""
+    import tvm
+
+    from bridge.backends.tvm.compat import tirx
+
     nothing = tirx.PrimFunc([], tirx.Evaluate(tirx.IntImm("int32", 0))).with_attr("global_symbol", "nothing")
-    text = tvm.compile(tvm.IRModule({"nothing": nothing}), target=Target("llvm")).mod.inspect_source("ll")
+    text = tvm.compile(tvm.IRModule({"nothing": nothing}), target=tvm.target.Target("llvm")).mod.inspect_source("ll")
     return "\n".join(line for line in text.splitlines() if line.startswith(("target datalayout", "target triple")))
-
-
-def _load(program: str) -> Module:
-    with tempfile.NamedTemporaryFile("w", suffix=".ll") as file:
-        file.write(program)
-        file.flush()
-        return tvm.runtime.load_module(file.name)
 
 
 def _run_alone(module: Module) -> None:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from torch import fx
 
-from bridge.ir.backend import Asked, Refusal
+from bridge.ir.backend import Asked, Backend, Refusal
 from bridge.ir.call import refused_call
+from bridge.ir.compiled import Way
 from bridge.ir.joint import Graph
 from bridge.ir.nodes import computes, op_name
 from bridge.ir.provenance import source_line
-from bridge.ledger import Event, Ledger
+from bridge.ledger import DeadEnd, Event, Ledger
 
 FOUND_OUT = ("slower", "build failed")
 """The kinds of refusal by which a backend tells what it found out by trying; anybody's is worth telling."""
+
+
+@dataclass(frozen=True)
+class Backends:
+    """Who is asked besides TVM. by_choice: before it, in order; fallbacks: after it, in order."""
+
+    by_choice: Sequence[Backend]
+    fallbacks: Sequence[Backend]
+
+    def ways(self, placement: Mapping[str, str]) -> dict[str, Way]:
+        """Which way each node runs, by its name."""
+        known = {"tvm": Way.GENERATED, **{backend.name: Way.LIBRARY for backend in self.by_choice}}
+        return {name: known.get(taker, Way.FALLBACK) for name, taker in placement.items()}
 
 
 def place(graph: Graph, backends: Sequence[Asked], ledger: Ledger, by_choice: Sequence[Asked] = ()) -> dict[str, str]:
@@ -73,6 +88,23 @@ def refusal_event(graph: Graph, node: fx.Node, refusal: Refusal, taker: str) -> 
         graph=graph.name,
         phase=graph.phase.value,
         backend=taker,
+        source=source_line(node),
+        node=node.name,
+        **refused_call(node),
+    )
+
+
+def failure_event(graph: Graph, node: fx.Node, detail: str, kind: str, taker: str, started: float) -> Event:
+    """The event for a node that a compiler could not build and that `taker` runs. started: by `perf_counter`."""
+    return Event(
+        DeadEnd.MAINTENANCE,
+        op=op_name(node),
+        detail=detail,
+        kind=kind,
+        graph=graph.name,
+        phase=graph.phase.value,
+        backend=taker,
+        seconds=time.perf_counter() - started,
         source=source_line(node),
         node=node.name,
         **refused_call(node),

@@ -11,7 +11,7 @@ from torch import fx
 
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout, effect_of
-from bridge.ir.nodes import draws, op_name
+from bridge.ir.nodes import READS, draws, op_name
 from bridge.ir.shapes import new_symbols_of, tensors_of
 from bridge.ir.views import is_view
 from bridge.ledger import DeadEnd
@@ -82,9 +82,6 @@ SMALL = 16384
 """Multiplications up to which a product on the CPU costs the library's call more than its arithmetic: a kernel takes
 0.55 to 1.1 of the time, and can take in what stands around the product. At twice that the two are level."""
 
-
-READS = frozenset({aten._local_scalar_dense.default})
-"""What computes nothing and gives a number in a tensor to Python."""
 
 CHECKS = frozenset(
     {

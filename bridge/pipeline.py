@@ -30,7 +30,7 @@ from bridge.ir.joint import Graph
 from bridge.ledger import DeadEnd, Event, Ledger
 from bridge.options import Options
 from bridge.partition.support import Backends, failure_event
-from bridge.passes import PASSES
+from bridge.passes import PASSES, WITHOUT_LIBRARY
 from bridge.runtime.interpreter import rehearsed
 from bridge.versions import findings
 
@@ -47,7 +47,7 @@ def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGra
     _record_versions(ledger)
     if graph.device.type == "cpu":
         _install_threads(ledger)
-    graph = _improved(graph, ledger)
+    graph = _improved(graph, options, ledger)
     backends = _backends(options, graph.device.type, tries=True)
     plan, built, placement = _planned(graph, backends, options, ledger)
     compiled = program(plan, built, _call_outs(graph, placement, backends, ledger), ledger)
@@ -80,14 +80,14 @@ def plan_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
     _record_versions(ledger)
     from bridge.generation import placed
 
-    graph = _improved(graph, ledger)
+    graph = _improved(graph, options, ledger)
     backends = _backends(options, graph.device.type, tries=False)
     return rehearsed(graph, backends.ways(placed(graph, backends, options, ledger)))
 
 
-def _improved(graph: Graph, ledger: Ledger) -> Graph:
+def _improved(graph: Graph, options: Options, ledger: Ledger) -> Graph:
     """The graph after the passes."""
-    for improve in PASSES:
+    for improve in PASSES if options.library else WITHOUT_LIBRARY:
         graph = improve(graph, ledger)
     return graph
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import bridge
 
@@ -17,6 +18,10 @@ def number(x: torch.Tensor) -> float:
 
 def whole_number(x: torch.Tensor) -> int:
     return x.argmax().item()  # type: ignore[return-value]
+
+
+def truth(x: torch.Tensor) -> bool:
+    return (x > 0.5).any().item()  # type: ignore[return-value]
 
 
 def as_factor(x: torch.Tensor) -> torch.Tensor:
@@ -32,7 +37,7 @@ def at_places(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.tensor_split(x.exp(), (x > -9).cumsum(0)[:2])
 
 
-@pytest.mark.parametrize("function", [number, whole_number, as_factor, filled_with_a_power, at_places])
+@pytest.mark.parametrize("function", [number, whole_number, truth, as_factor, filled_with_a_power, at_places])
 def test_numbers_are_read_inside_the_graph(function: Callable[..., Any]) -> None:
     compiled = bridge.compile(function)
     for seed in range(3):
@@ -76,3 +81,46 @@ def test_where_torch_is_wrong_about_sizes_the_graph_breaks(function: Callable[..
     x = torch.randn(3)
     torch.testing.assert_close(compiled(x), function(x))
     assert compiled.ledger.select(kind="uncaptured")
+
+
+class Looped(nn.Module):
+    """A number that is read before a loop decides in each turn; `read` says how it gets to Python."""
+
+    def __init__(self, read: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.read = read
+
+    def turn(self, x: torch.Tensor, more: Any) -> torch.Tensor:
+        x = self.linear(x)
+        return x + 1 if more else x
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        more = self.read(mask > 0)
+        for _ in range(2):
+            x = self.turn(x, more)
+        return x
+
+
+def outside(model: nn.Module, *args: torch.Tensor) -> tuple[Any, set[str]]:
+    """The model compiled, and what an audit finds outside of its graphs."""
+    compiled = bridge.compile(model)
+    for mask in (torch.ones(3), torch.zeros(3)):
+        torch.testing.assert_close(compiled(args[0], mask), model(args[0], mask))
+    output = torch.zeros(2, 4)
+    audit = bridge.audit(lambda: torch.autograd.backward(compiled(*args), output))
+    return compiled, {call.op for call in audit.uncaptured}
+
+
+def test_a_number_read_before_a_loop_leaves_the_loop_captured() -> None:
+    """Nothing computes outside: the graph breaks where the number is read, which computes nothing."""
+    compiled, calls = outside(Looped(lambda mask: mask.any().item()), torch.randn(2, 4), torch.ones(3))
+    assert not calls
+    assert [event.op for event in compiled.ledger.select(kind="uncaptured")] == ["graph break"]
+
+
+def test_a_frame_that_is_given_up_in_a_loop_is_told() -> None:
+    compiled, calls = outside(Looped(torch.any), torch.randn(2, 4), torch.ones(3))
+    assert calls == {"aten.gt.Scalar", "aten.any.default"}
+    sources = [event.source for event in compiled.ledger.select(kind="uncaptured")]
+    assert any("in forward" in source for source in sources)

@@ -1,9 +1,10 @@
-"""Indices that a graph is given, and between what they have to lie: where one does not, torch raises.
+"""What a graph is given has to hold, or torch raises: indices lie within bounds, and no divisor is zero.
 
 Kernels read nothing that is not there. That an index is wrong is found by a kernel of its own, which looks at the
 index tensor alone, before any other reads by it. Only integers that come from outside are looked at, and in the forward
 alone: positions that a graph computes from floats (of a maximum, of a sort) are right by construction, and a backward
-reads where its forward did.
+reads where its forward did. A zero among the integers that others are divided by is found in the same way, wherever
+they come from; kernels divide by something else there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from bridge.ir.joint import Graph, Phase, Role
 from bridge.ir.nodes import op_name
 from bridge.ir.provenance import source_line
 from bridge.ir.schema import call_arguments
-from bridge.ir.shapes import positive
+from bridge.ir.shapes import is_size, positive
 
 aten = torch.ops.aten
 
@@ -42,22 +43,64 @@ class Bound:
     def key(self) -> tuple[Any, ...]:
         return self.index, str(self.low), str(self.high), self.besides
 
+    @property
+    def error(self) -> Exception:
+        allowed = f"[{self.low}, {self.high})"
+        return IndexError(f"index out of range: {op_name(self.node)} takes {allowed}{at_line(self.node)}")
 
-def bounds(graph: Graph) -> dict[fx.Node, list[Bound]]:
+
+@dataclass(frozen=True)
+class Divisor:
+    """The integers `index` must not hold a zero."""
+
+    node: fx.Node
+    index: fx.Node
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.index,)
+
+    @property
+    def error(self) -> Exception:
+        return RuntimeError(f"ZeroDivisionError: {op_name(self.node)} divides integers by zero{at_line(self.node)}")
+
+
+Check = Bound | Divisor
+"""Something that `index` has to hold before `node` runs."""
+
+
+def checks(graph: Graph) -> dict[fx.Node, list[Check]]:
     """What is to be looked at before a node, by the node; each index tensor once for the same bounds."""
-    if graph.phase is Phase.BACKWARD or graph.device.type != "cpu":
+    if graph.device.type != "cpu":
         return {}
+    found: dict[fx.Node, list[Check]] = {}
+    known: set[tuple[Any, ...]] = set()
+    for check in (*(_bounds(graph) if graph.phase is not Phase.BACKWARD else ()), *_divisors(graph)):
+        if check.key not in known:
+            known.add(check.key)
+            found.setdefault(check.node, []).append(check)
+    return found
+
+
+def _bounds(graph: Graph) -> Iterator[Bound]:
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     given = {node for node, role in zip(placeholders, graph.inputs, strict=True) if role is Role.INPUT}
-    known: set[tuple[Any, ...]] = set()
     made: dict[fx.Node, bool] = {}
-    found: dict[fx.Node, list[Bound]] = {}
     for node in graph.nodes:
-        for bound in _bounds_of(node):
-            if bound.key not in known and _made_of(bound.index, given, made):
-                known.add(bound.key)
-                found.setdefault(node, []).append(bound)
-    return found
+        yield from (bound for bound in _bounds_of(node) if _made_of(bound.index, given, made))
+
+
+def _divisors(graph: Graph) -> Iterator[Divisor]:
+    for node in graph.nodes:
+        if node.target in DIVIDING and not _gives_floats(node):
+            divisor = call_arguments(node)["other"]
+            if isinstance(divisor, fx.Node) and not is_size(divisor) and not is_zero(node.meta["val"].numel()):
+                yield Divisor(node, divisor)
+
+
+def _gives_floats(node: fx.Node) -> bool:
+    """Whether a division gives floats, which may be divided by zero."""
+    return node.meta["val"].is_floating_point()
 
 
 def _bounds_of(node: fx.Node) -> Iterator[Bound]:
@@ -130,26 +173,40 @@ INDEXED: Mapping[Any, Callable[[fx.Node, Mapping[str, Any]], Iterator[Bound]]] =
 """How an overload indexes."""
 
 
-def checker(bound: Bound) -> Callable[[torch.Tensor], None]:
-    """Raises IndexError for what a kernel found out of bounds, read from memory without a call of ATen's."""
-    line = source_line(bound.node)
-    allowed = f"[{bound.low}, {bound.high})"
-    message = f"index out of range: {op_name(bound.node)} takes {allowed}{f', at {line}' if line else ''}"
+DIVIDING = frozenset(
+    {
+        aten.div.Tensor_mode,
+        aten.floor_divide.default,
+        aten.fmod.Tensor,
+        aten.remainder.Tensor,
+        aten.remainder.Scalar_Tensor,
+    }
+)
+"""Overloads that divide integers by a tensor of them."""
 
-    def check(found: torch.Tensor) -> None:
+
+def checker(check: Check) -> Callable[[torch.Tensor], None]:
+    """Raises for what a kernel found, read from memory without a call of ATen's."""
+    error = check.error
+
+    def look(found: torch.Tensor) -> None:
         if ctypes.c_int32.from_address(found.data_ptr()).value == 1:
-            raise IndexError(message)
+            raise type(error)(*error.args)
 
-    return check
+    return look
+
+
+def at_line(node: fx.Node) -> str:
+    line = source_line(node)
+    return f", at {line}" if line else ""
 
 
 def counter(node: fx.Node) -> Callable[[torch.Tensor, int], None]:
     """Raises RuntimeError, as eager does, where a mask holds in more or fewer places than there are values for."""
-    line = source_line(node)
+    line = at_line(node)
 
     def check(places: torch.Tensor, values: int) -> None:
         if places.shape[0] != values:
-            where = f", at {line}" if line else ""
-            raise RuntimeError(f"shape mismatch: {values} values for a mask that holds {places.shape[0]} times{where}")
+            raise RuntimeError(f"shape mismatch: {values} values for a mask that holds {places.shape[0]} times{line}")
 
     return check

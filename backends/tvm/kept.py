@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from bridge.backends.tvm.bounds import bounds
+from bridge.backends.tvm.bounds import checks
 from bridge.backends.tvm.built import Built, loaded, scratch
 from bridge.backends.tvm.lowered import Plan, constants_of
 from bridge.errors import LedgerFormatError
@@ -83,14 +83,14 @@ def entry(key: str | None, plan: Plan, placement: Mapping[str, str], events: Seq
     """The entry for what became of a graph. None without a key, and for what a fault decided: that is tried anew."""
     if key is None or any(event.dead_end is DeadEnd.MAINTENANCE for event in events):
         return None
-    looked = bounds(plan.graph)
-    numbers = {bound.key: (node.name, at) for node, found in looked.items() for at, bound in enumerate(found)}
+    looked = checks(plan.graph)
+    numbers = {check.key: (node.name, at) for node, found in looked.items() for at, check in enumerate(found)}
     content = {
         "placement": dict(placement),
         "ways": plan.ways,
         "strides": plan.strides,
         "into": plan.into,
-        "checks": {name: [found, *numbers[bound.key]] for name, (found, bound) in plan.checks.items()},
+        "checks": {name: [found, *numbers[check.key]] for name, (found, check) in plan.checks.items()},
     }
     return Entry(key, content, tuple(events))
 
@@ -112,7 +112,7 @@ def find(key: str, graph: Graph) -> Found | None:
 
 
 def _plan(graph: Graph, content: Mapping[str, Any]) -> Plan:
-    looked = {node.name: found for node, found in bounds(graph).items()}
+    looked = {node.name: found for node, found in checks(graph).items()}
     return Plan(
         graph,
         {name: tuple(strides) for name, strides in content["strides"].items()},

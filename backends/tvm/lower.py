@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
-from bridge.backends.tvm.bounds import Bound, bounds
+from bridge.backends.tvm.bounds import Bound, Check, checks
 from bridge.backends.tvm.compat import DTYPES, Expr, R, dtype_name, extent, number, relax, shape_of, tirx
 from bridge.backends.tvm.convert import convert
 from bridge.backends.tvm.kernels import pointwise, reduced
@@ -24,7 +24,7 @@ from bridge.ir.sizes import text_of
 from bridge.ir.views import base_of, is_view
 
 CHECK = "bridge.check."
-"""Prefix of the name by which the program looks at an index; the variable's name follows."""
+"""Prefix of the name by which the program looks at what a check found; the variable's name follows."""
 
 CALLOUT = "bridge.callout."
 """Prefix of the name by which the Relax program calls out; the node's name follows, so that no two calls are merged."""
@@ -54,8 +54,8 @@ class _Lowering:
         self._owners: dict[str, str] = {}
         self._views: dict[str, str] = {}
         self._strides: dict[str, tuple[str, ...]] = {}
-        self._bounds = bounds(graph)
-        self._checks: dict[str, tuple[str, Bound]] = {}
+        self._looked_at = checks(graph)
+        self._checks: dict[str, tuple[str, Check]] = {}
 
     def run(self) -> Lowered:
         nodes = self._graph.nodes
@@ -116,8 +116,8 @@ class _Lowering:
         if node.target is operator.getitem:
             self._pick(node)
         elif self._ways.get(node.name, Way.GENERATED) is Way.GENERATED and computes(node):
-            for bound in self._bounds.get(node, ()):
-                self._check(bound)
+            for check in self._looked_at.get(node, ()):
+                self._check(check)
             self._bind(node, self._converted(node))
         else:
             self._call_out(node)
@@ -142,15 +142,18 @@ class _Lowering:
             raise NodeFailed(node, f"{type(error).__name__}: {error}") from error
         return made
 
-    def _check(self, bound: Bound) -> None:
-        """A kernel that looks at an index, and a step that raises by what it found."""
-        low, high = (self._symbols.size(size) for size in (bound.low, bound.high))
-        found = outside(self._expr[bound.index], low, high, bound.besides)
-        self._owners[found.name] = bound.node.name
+    def _check(self, check: Check) -> None:
+        """A kernel that looks at an index or a divisor, and a step that raises by what it found."""
+        held = self._expr[check.index]
+        if isinstance(check, Bound):
+            found = outside(held, self._symbols.size(check.low), self._symbols.size(check.high), check.besides)
+        else:
+            found = any_of("zero", lambda value: value.astype("int64") == extent(0), held)
+        self._owners[found.name] = check.node.name
         name = f"check_{found.name}"
         call = R.call_pure_packed(relax.ExternFunc(CHECK + name), found, ty_args=[relax.ObjectType()])
         self._names[self._builder.emit(call, name).name] = name
-        self._checks[name] = found.name, bound
+        self._checks[name] = found.name, check
 
     def _call_out(self, node: fx.Node) -> None:
         arguments = [self._argument(n) for n in callout_inputs(node)]
@@ -177,14 +180,21 @@ class _Lowering:
 def outside(index: Expr, low: Any, high: Any, besides: int | None) -> Expr:
     """1 where any of the indices is out of bounds, else 0; an int32 without dimensions."""
 
-    def element(position: Expr) -> Expr:
+    def wrong(position: Expr) -> Expr:
         position = position.astype("int64")
-        wrong = tirx.Or(position < extent(low), position >= extent(high))
-        if besides is not None:
-            wrong = tirx.And(wrong, position != extent(besides))
-        return tirx.Select(wrong, number(1, "int32"), number(0, "int32"))
+        out = tirx.Or(position < extent(low), position >= extent(high))
+        return out if besides is None else tirx.And(out, position != extent(besides))
 
-    return reduced("outside", "max", element, index, range(len(shape_of(index))), False)
+    return any_of("outside", wrong, index)
+
+
+def any_of(name: str, wrong: Callable[[Expr], Expr], values: Expr) -> Expr:
+    """1 where a condition holds of any of the elements, else 0; an int32 without dimensions."""
+
+    def element(value: Expr) -> Expr:
+        return tirx.Select(wrong(value), number(1, "int32"), number(0, "int32"))
+
+    return reduced(name, "max", element, values, range(len(shape_of(values))), False)
 
 
 def _alike(value: fx.Node, target: fx.Node) -> bool:

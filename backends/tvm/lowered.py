@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.backends.tvm.bounds import Bound
+from bridge.backends.tvm.bounds import Check
 from bridge.ir.callout import attribute
 from bridge.ir.compiled import Way
 from bridge.ir.joint import Graph
@@ -22,7 +22,7 @@ class Plan:
 
     strides: node → strides as text over the symbolic sizes. ways: how each computing node runs. constants: `get_attr`
     node → its tensor. into: node → the input whose memory is to hold its result. checks: step → the variable that
-    tells whether an index was out of bounds, and the bound.
+    tells whether something does not hold, and what.
     """
 
     graph: Graph
@@ -30,7 +30,7 @@ class Plan:
     ways: Mapping[str, Way]
     constants: Mapping[str, torch.Tensor]
     into: Mapping[str, str]
-    checks: Mapping[str, tuple[str, Bound]]
+    checks: Mapping[str, tuple[str, Check]]
 
 
 @dataclass(frozen=True)

@@ -208,9 +208,9 @@ class _Writer:
         self._callouts.append(CallOut(node.name, way, counts, source_line(node)))
 
     def _check(self, name: str) -> None:
-        """Raise where an index is out of bounds."""
-        found, bound = self._plan.checks[name]
-        self._scope[name] = checker(bound)
+        """Raise where an index is out of bounds, or a divisor zero."""
+        found, check = self._plan.checks[name]
+        self._scope[name] = checker(check)
         self._line(f"{name}({identifier(found)})")
 
     def _quick(self, node: fx.Node, function: Callable[..., Any]) -> Callable[..., Any]:

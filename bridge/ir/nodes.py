@@ -16,6 +16,9 @@ SIZE_QUERIES = frozenset(
 )
 """Overloads that read a size of a tensor and touch none of its data."""
 
+READS = frozenset({aten._local_scalar_dense.default})
+"""What computes nothing and gives a number in a tensor to Python."""
+
 
 def computes(node: fx.Node) -> bool:
     """Whether a backend has to run this node: it is no placeholder, constant, output, pick from a tuple or size."""

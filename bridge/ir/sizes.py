@@ -89,7 +89,7 @@ def solved(values: Sequence[tuple[str, Any]], known: Collection[str]) -> Iterato
     """
     tensors = [(name, value) for name, value in values if isinstance(value, torch.Tensor)]
     sizes = [(size, f"{name}.shape[{dim}]") for name, value in tensors for dim, size in enumerate(value.shape)]
-    given = _expressions([*((value, name) for name, value in values), *sizes])
+    given = [*_expressions([*((value, name) for name, value in values), *sizes]), *_truths(values)]
     given.sort(key=lambda one: not one[0].is_Symbol)
     given += _expressions([layout for name, value in tensors for layout in _layout(name, value)])
     told = set(known)
@@ -101,6 +101,13 @@ def solved(values: Sequence[tuple[str, Any]], known: Collection[str]) -> Iterato
 def _expressions(values: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
     """The expressions of those that are symbolic, with their texts."""
     return [(value.node.expr, text) for value, text in values if isinstance(value, torch.SymInt | torch.SymFloat)]
+
+
+def _truths(values: Sequence[tuple[str, Any]]) -> Iterator[tuple[Any, str]]:
+    """The symbols that are 1 where a value holds and else 0, as torch has them for a bool that is read."""
+    for name, value in values:
+        if isinstance(value, torch.SymBool) and isinstance(value.node.expr, sympy.Eq) and value.node.expr.rhs == 1:
+            yield value.node.expr.lhs, f"int({name})"
 
 
 def _layout(name: str, value: torch.Tensor) -> Iterator[tuple[Any, str]]:

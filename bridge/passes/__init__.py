@@ -8,8 +8,14 @@ from bridge.ir.joint import Graph
 from bridge.ledger import Ledger
 from bridge.passes.align_products import align_products
 from bridge.passes.canonicalise import canonicalise
+from bridge.passes.counted import count_places
 from bridge.passes.places import find_places
-from bridge.passes.take_apart import take_apart
+from bridge.passes.take_apart import take_apart, take_transforms_apart
 
 PASSES: tuple[Callable[[Graph, Ledger], Graph], ...] = (canonicalise, find_places, take_apart, align_products)
 """Every pass over a graph that is about to be lowered, in order."""
+
+WITHOUT_LIBRARY: tuple[Callable[[Graph, Ledger], Graph], ...] = (
+    *(canonicalise, find_places, count_places, take_transforms_apart, align_products),
+)
+"""As `PASSES`, where no library is to be called."""

@@ -8,7 +8,7 @@ is first asked for. A torch view of a whole tensor stays one.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,20 +26,36 @@ from bridge.ledger import Ledger
 from bridge.passes.canonicalise import memory_order
 from bridge.passes.complex_rules import RULES, Complex
 from bridge.passes.decompose import decompositions
+from bridge.passes.fourier import TRANSFORMS, takes
 
 aten = torch.ops.aten
+
+Rules = Mapping[OpOverload, Callable[..., Any]]
 
 
 def take_apart(graph: Graph, ledger: Ledger) -> Graph:
     """The same graph, with pairs of reals for complex values wherever there is a rule for what is done to them."""
+    return _apart(graph, RULES, lambda node: True)
+
+
+def take_transforms_apart(graph: Graph, ledger: Ledger) -> Graph:
+    """As `take_apart`, and Fourier transforms as products of real matrices."""
+    return _apart(graph, {**RULES, **TRANSFORMS}, lambda node: node.target not in TRANSFORMS or takes(node))
+
+
+def _apart(graph: Graph, rules: Rules, taken: Callable[[fx.Node], bool]) -> Graph:
     if not any(tensor.is_complex() for node in graph.nodes for tensor in tensors_of(node)):
         return graph
-    return replace(graph, module=_Apart(graph.module).run())
+    return replace(graph, module=_Apart(graph.module, rules, taken).run())
 
 
 class _Apart:
-    def __init__(self, module: fx.GraphModule) -> None:
+    """rules: what is done in place of an overload. taken: whether it is done for a node."""
+
+    def __init__(self, module: fx.GraphModule, rules: Rules, taken: Callable[[fx.Node], bool]) -> None:
         self._module = module
+        self._rules = rules
+        self._taken = taken
         self._graph = fx.Graph()
         self._whole: dict[fx.Node, fx.Node] = {}
         self._parts: dict[fx.Node, Any] = {}
@@ -59,7 +75,7 @@ class _Apart:
             source = node.args[0]
             return isinstance(source, fx.Node) and self._has_rule(source)
         touches = node.op == "call_function" and any(tensor.is_complex() for tensor in tensors_of(node))
-        return touches and node.target in RULES and not symbols_of(node)
+        return touches and node.target in self._rules and not symbols_of(node) and self._taken(node)
 
     def _in_whole(self, node: fx.Node) -> fx.Node:
         """A node of the new graph that is this one's value, complex or not."""
@@ -100,7 +116,7 @@ class _Apart:
             return self._in_parts(source)[position]  # type: ignore[arg-type, index]
         assert isinstance(node.target, OpOverload), "only overloads have rules"
         args, kwargs = map_arg((node.args, node.kwargs), self._argument)
-        return self._traced(node, RULES[node.target], args, kwargs)
+        return self._traced(node, self._rules[node.target], args, kwargs)
 
     def _argument(self, node: fx.Node) -> Any:
         return self._in_parts(node) if _is_complex(node) else self._whole[node]

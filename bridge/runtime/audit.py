@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bridge.ir.compiled import CompiledGraph, Way
+from bridge.ir.nodes import READS
 from bridge.ir.provenance import frame_line, is_own
 from bridge.runtime.compiled import LIVE
 
@@ -185,8 +186,8 @@ def _line(frames: list[FrameType]) -> str:
 
 
 def _computes(func: Any) -> bool:
-    """Whether a call does more than look at memory in another way, or allocate it."""
-    if func in ALLOCATIONS:
+    """Whether a call does more than look at memory in another way, allocate it, or give a number in it to Python."""
+    if func in ALLOCATIONS or func in READS:
         return False
     returns = func._schema.returns
     views = returns and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)

@@ -13,7 +13,7 @@ from bridge.backends.tvm.table import converts
 aten = torch.ops.aten
 
 
-@converts(aten.nonzero_static.default)
+@converts(aten.nonzero_static.default, symbolic=True)
 def nonzero_static(x, size, fill_value):
     """In the order of the elements; the rows that are left over are filled."""
     shape = shape_of(x)
@@ -22,7 +22,7 @@ def nonzero_static(x, size, fill_value):
     def body(out, found, v):
         nest([size, len(shape)], lambda at: store(out, at, number(fill_value, "int64")))
         store(found, [0], number(0, "int64"))
-        if not count:
+        if isinstance(count, int) and not count:
             return
         with T.serial(0, extent(count)) as place, T.If(tirx.And(is_true(v[place]), found[0] < extent(size))), T.Then():
             step = extent(count)

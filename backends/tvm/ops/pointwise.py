@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from bridge.backends.tvm.compat import (
@@ -67,13 +69,6 @@ def only_rounding_of_floats(x, other, rounding_mode):
     """True division of integers would need another rule of promotion."""
     if rounding_mode is None and not any(holds_floats(v) for v in (x, other)):
         return "rounding_mode=None of integers"
-    return only_known_divisors_of_integers(x, other) if rounding_mode is not None else None
-
-
-def only_known_divisors_of_integers(x, other):
-    """Where an integer is divided by zero, torch raises and a processor ends the process."""
-    if isinstance(other, torch.Tensor) and not any(holds_floats(v) for v in (x, other)):
-        return "integers divided by a tensor, which may hold zeros"
 
 
 @converts(
@@ -89,7 +84,6 @@ def div_mode(x, other, rounding_mode):
     aten.floor_divide.default,
     aten.floor_divide.Scalar,
     promote=Promote.DEFAULT,
-    refuses=only_known_divisors_of_integers,
     symbolic=True,
 )
 def floor_divide(x, other):
@@ -101,7 +95,6 @@ def floor_divide(x, other):
     aten.remainder.Scalar,
     aten.remainder.Scalar_Tensor,
     promote=Promote.DEFAULT,
-    refuses=only_known_divisors_of_integers,
     symbolic=True,
 )
 def remainder(x, other):
@@ -113,7 +106,6 @@ def remainder(x, other):
     aten.fmod.Tensor,
     aten.fmod.Scalar,
     promote=Promote.DEFAULT,
-    refuses=only_known_divisors_of_integers,
     symbolic=True,
 )
 def fmod(x, other):
@@ -258,14 +250,39 @@ def holds_floats(value) -> bool:
     return value.is_floating_point() if isinstance(value, torch.Tensor) else isinstance(value, float)
 
 
+def divided(by: Callable[[Expr, Expr], Expr], a: Expr, b: Expr) -> Expr:
+    """The quotient of integers. Processors end a process at a divisor of zero, and where -1 divides the least one."""
+    if isinstance(b, tirx.IntImm):
+        return by(a, b)
+    quotient = by(a, harmless(b))
+    return tirx.Select(b == number(-1, b), number(0, a) - a, quotient) if is_signed(b) else quotient
+
+
+def remaining(by: Callable[[Expr, Expr], Expr], a: Expr, b: Expr) -> Expr:
+    """What remains of the division of integers."""
+    return by(a, b if isinstance(b, tirx.IntImm) else harmless(b))
+
+
+def harmless(divisor: Expr) -> Expr:
+    """A divisor, but 1 in place of zero, which a check finds, and of -1, by which nothing remains."""
+    bad = divisor == number(0, divisor)
+    if is_signed(divisor):
+        bad = tirx.Or(bad, divisor == number(-1, divisor))
+    return tirx.Select(bad, number(1, divisor), divisor)
+
+
+def is_signed(v: Expr) -> bool:
+    return dtype_of(v).startswith("int")
+
+
 def trunc_divided(a: Expr, b: Expr) -> Expr:
-    return tirx.trunc(a / b) if is_float(a) else tirx.truncdiv(a, b)
+    return tirx.trunc(a / b) if is_float(a) else divided(tirx.truncdiv, a, b)
 
 
 def floor_divided(a: Expr, b: Expr) -> Expr:
     """Python's rule, which torch takes for floats too: from the remainder, not from the rounded quotient."""
     if not is_float(a):
-        return tirx.floordiv(a, b)
+        return divided(tirx.floordiv, a, b)
     zero, one = number(0, a), number(1, a)
     rest = c_function("fmod", a, b)
     quotient = (a - rest) / b - tirx.Select(opposed(rest, b), one, zero)
@@ -277,7 +294,7 @@ def floor_divided(a: Expr, b: Expr) -> Expr:
 
 def remainder_of(a: Expr, b: Expr) -> Expr:
     if not is_float(a):
-        return tirx.floormod(a, b)
+        return remaining(tirx.floormod, a, b)
     rest = c_function("fmod", a, b)
     return tirx.Select(opposed(rest, b), rest + b, rest)
 
@@ -289,7 +306,7 @@ def opposed(a: Expr, b: Expr) -> Expr:
 
 
 def fmod_of(a: Expr, b: Expr) -> Expr:
-    return c_function("fmod", a, b) if is_float(a) else tirx.truncmod(a, b)
+    return c_function("fmod", a, b) if is_float(a) else remaining(tirx.truncmod, a, b)
 
 
 def integer_power(base: Expr, exponent: Expr) -> Expr:

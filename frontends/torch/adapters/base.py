@@ -242,10 +242,10 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any], read_va
             return ConvertFrameReturn()
         if _recompile_limit_hits() > hits:
             listener.limit_reached(frame)
-        elif answer.guarded_code is None:
-            listener.frame_skipped(frame, getattr(answer, "skip_reason", None) or "Dynamo does not say why")
         elif new := _new_breaks(breaks):
             listener.frame_broken(frame, new[-1])
+        elif answer.guarded_code is None:
+            listener.frame_skipped(frame, getattr(answer, "skip_reason", None) or "Dynamo does not say why")
         return answer
 
     compile_frame._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
@@ -256,12 +256,15 @@ def _answer(compile: Callable[[], Any], options: dict[str, Any], read_values: bo
     """What Dynamo makes of a frame. Where it fails on what is read out of tensors, the graph breaks there instead.
 
     It also fails where such a number decides how many dimensions a result has, and then says what it says of a wrong
-    program.
+    program. And it gives the whole frame up where a loop branches on a number that was read before the loop.
     """
     if read_values:
+        breaks = _breaks()
         try:
             with torch._dynamo.config.patch({**options, **dict.fromkeys(READS_VALUES, True)}):
-                return compile()
+                answer = compile()
+            if answer.guarded_code is not None or not _new_breaks(breaks):
+                return answer
         except Exception as error:
             if not _reads_values(error):
                 raise

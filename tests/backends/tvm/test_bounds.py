@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import bridge
-from bridge.backends.tvm.bounds import INDEXED
+from bridge.backends.tvm.bounds import DIVIDING, INDEXED
 
 Call = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -104,3 +104,35 @@ def test_an_index_without_elements_may_have_any_rank() -> None:
     compiled(x).backward()
     torch.testing.assert_close(x.grad, torch.ones(5))
     assert not compiled.ledger.select(dead_end="coverage")
+
+
+DIVISIONS: dict[str, Call] = {
+    "remainder.Tensor": lambda a, b: a % b,
+    "remainder.Scalar_Tensor": lambda a, b: torch.remainder(7, b),
+    "floor_divide": lambda a, b: torch.ops.aten.floor_divide(a, b),
+    "div.Tensor_mode": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "fmod.Tensor": lambda a, b: torch.fmod(a, b),
+}
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+def test_integers_are_divided_by_tensors_and_a_zero_raises(name: str, dtype: torch.dtype) -> None:
+    compiled = bridge.compile(DIVISIONS[name])
+    divided = torch.tensor([7, 255, 0, 100, 3], dtype=dtype)
+    divisor = torch.tensor([2, 7, 5, 1, 3], dtype=dtype)
+    if dtype.is_signed:
+        divided, divisor = divided * torch.tensor([1, -1, 1, 1, -1]), divisor * torch.tensor([1, 1, -1, -1, -1])
+        divided[3] = torch.iinfo(dtype).min + (name == "div.Tensor_mode")  # eager itself ends the process at the least
+        divided, divisor = divided.to(dtype), divisor.to(dtype)
+    result, expected = compiled(divided, divisor), DIVISIONS[name](divided, divisor)
+    assert torch.equal(result, expected)
+    assert result.dtype == expected.dtype
+    divisor[2] = 0
+    with pytest.raises(RuntimeError, match="ZeroDivisionError: aten"):
+        compiled(divided, divisor)
+    assert not list(bridge.inspect(compiled).ledger)
+
+
+def test_every_way_to_divide_is_tried() -> None:
+    assert {str(op).removeprefix("aten.").removesuffix(".default") for op in DIVIDING} == set(DIVISIONS)

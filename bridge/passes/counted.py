@@ -1,0 +1,124 @@
+"""What depends on how often a mask holds, generated: a kernel counts, the number is read, the places are written.
+
+For `library=False` alone: ATen finds places in less time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from bridge.ir.joint import Graph, copied
+from bridge.ir.shapes import fake, is_size, new_symbols_of
+from bridge.ledger import Ledger
+from bridge.passes.canonicalise import new_node
+
+aten = torch.ops.aten
+
+
+def count_places(graph: Graph, ledger: Ledger) -> Graph:
+    """The same graph, in which what gives as many elements as values say is a count, and as many places."""
+    if not any(node.target in REWRITES for node in graph.nodes):
+        return graph
+    module = copied(graph.module)
+    for node in list(module.graph.nodes):
+        rewrite = REWRITES.get(node.target)
+        if rewrite is not None:
+            with module.graph.inserting_before(node):
+                rewrite(module.graph, node)
+    module.graph.lint()
+    module.recompile()
+    return replace(graph, module=module)
+
+
+def _nonzero(graph: fx.Graph, node: fx.Node) -> None:
+    value = fake(node)
+    size = _counted(graph, node, node.args[0], value.shape[0])
+    if size is not None:
+        _replace(graph, node, aten.nonzero_static.default, (node.args[0],), {"size": size})
+
+
+def _masked_select(graph: fx.Graph, node: fx.Node) -> None:
+    shape = torch.broadcast_shapes(*(fake(argument).shape for argument in node.args))
+    if not all(isinstance(n, int) for n in shape):
+        return
+    given, mask = (new_node(graph, node, aten.expand.default, (argument, list(shape))) for argument in node.args)
+    value = fake(node)
+    size = _counted(graph, node, mask, value.shape[0])
+    if size is None:
+        return
+    found = graph.call_function(aten.nonzero_static.default, (mask,), {"size": size})
+    found.meta = {key: kept for key, kept in node.meta.items() if key not in ("val", "tensor_meta")}
+    with value.fake_mode:
+        found.meta["val"] = torch.empty((value.shape[0], len(shape)), dtype=torch.int64, device=value.device)
+    columns = [new_node(graph, node, aten.select.int, (found, 1, dim)) for dim in range(len(shape))]
+    _replace(graph, node, aten.index.Tensor, (given, columns), {})
+
+
+def _repeat_interleave(graph: fx.Graph, node: fx.Node) -> None:
+    """The place of the first end that lies behind each position: ends are sums of the repeats up to theirs."""
+    repeats, total = node.args[0], fake(node).shape[0]
+    if not isinstance(fake(repeats).shape[0], int):
+        return
+    wide = new_node(graph, node, aten._to_copy.default, (repeats,), {"dtype": torch.int64})
+    size = _told(graph, node, new_node(graph, node, aten.sum.default, (wide,)), total)
+    if size is None:
+        return
+    ends = new_node(graph, node, aten.cumsum.default, (wide, 0))
+    positions = graph.call_function(aten.arange.start_step, (0, size, 1), {"device": fake(node).device})
+    positions.meta = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}
+    with fake(node).fake_mode:
+        positions.meta["val"] = torch.empty((total,), dtype=torch.int64, device=fake(node).device)
+    places = {"right": True, "out_int32": fake(node).dtype == torch.int32}
+    _replace(graph, node, aten.searchsorted.Tensor, (ends, positions), places)
+
+
+REWRITES: Mapping[Any, Callable[[fx.Graph, fx.Node], None]] = {
+    aten.nonzero.default: _nonzero,
+    aten.masked_select.default: _masked_select,
+    aten.repeat_interleave.Tensor: _repeat_interleave,
+}
+
+
+def _counted(graph: fx.Graph, node: fx.Node, mask: Any, size: Any) -> Any:
+    """How often the mask holds, as `_told` gives it."""
+    held = mask if fake(mask).dtype == torch.bool else new_node(graph, node, aten.ne.Scalar, (mask, 0))
+    return _told(graph, node, new_node(graph, node, aten.sum.default, (held,)), size)
+
+
+def _told(graph: fx.Graph, node: fx.Node, count: fx.Node, size: Any) -> Any:
+    """The size that a 0-d tensor of int64 tells: the number read out of it, or a size that is known and then checked.
+
+    None where the size is known as an expression that no node computes.
+    """
+    if new_symbols_of(node):
+        if not size.node.expr.is_symbol:
+            return None
+        read = graph.call_function(aten._local_scalar_dense.default, (count,))
+        read.meta = {**node.meta, "val": size}
+        return read
+    known = size if isinstance(size, int) else next((n for n in graph.nodes if _is(n, size)), None)
+    if known is not None:
+        right = new_node(graph, node, aten.eq.Scalar, (count, known))
+        checked = graph.call_function(aten._assert_async.msg, (right, f"shape mismatch: {size} values for a mask"))
+        checked.meta = {**node.meta, "val": None}
+    return known
+
+
+def _is(node: fx.Node, size: Any) -> bool:
+    """Whether a node computes this size."""
+    return (
+        is_size(node) and isinstance(node.meta["val"], torch.SymInt) and statically_known_true(node.meta["val"] == size)
+    )
+
+
+def _replace(graph: fx.Graph, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    made = graph.call_function(target, args, kwargs)
+    made.meta = dict(node.meta)
+    node.replace_all_uses_with(made)
+    graph.erase_node(node)

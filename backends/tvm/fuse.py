@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bridge.backends.tvm.arrange import arrange
 from bridge.backends.tvm.bundle import Bundle, bundled
 from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.inplace import Item, is_local, write_in_place
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
+from bridge.backends.tvm.schedule.vector import width
 from bridge.backends.tvm.split import for_cpu, for_gpu, split_reductions
 
 DEAR = frozenset({"Div", "FloorDiv", "FloorMod", "Mod"})
@@ -25,6 +27,9 @@ CHEAP = 3
 
 CHEAP_ON_A_GPU, KERNELS = 48, 3
 """On a GPU: as many operations, and in how many kernels at most those who use a value are thought to end up."""
+
+TOGETHER = 1 << 18
+"""On a GPU: terms below which reductions of one shape are computed together, as starting a kernel takes longer."""
 
 SMALLER = 8
 """How many times smaller a value has to be to count as read for nothing."""
@@ -49,7 +54,7 @@ class _Fuser:
         self._apart, self._for_a_gpu = apart, for_a_gpu
         self._steps = [
             s
-            for step in split_reductions(loops.steps, for_gpu if for_a_gpu else for_cpu, loops.views)
+            for step in split_reductions(loops.steps, for_gpu if for_a_gpu else for_cpu, loops.views, for_a_gpu)
             for s in self._compacted(step)
         ]
         self._producer: dict[Value, Step] = {}
@@ -58,6 +63,8 @@ class _Fuser:
                 self._producer[value] = step
         self._costs: dict[Value, tuple[int, list[Value]]] = {}
         self._required = self._needed_outside()
+        if for_a_gpu:
+            arrange(self._steps, self._fixed())
         self._users = self._consumers()
         self._roots = self._chosen()
         self._items: list[Item] = []
@@ -116,6 +123,11 @@ class _Fuser:
                 needed.update(self.base(v) for v in step.inputs)
         return needed
 
+    def _fixed(self) -> set[Value]:
+        """The values of which somebody else knows how they lie."""
+        views = self._loops.views
+        return {*self._required, *self._loops.outputs, *views, *views.values(), *self._loops.into}
+
     def _consumers(self) -> dict[Value, list[Computation]]:
         """Who reads a value, seen through what only moves it; the dead are left out."""
         users: dict[Value, list[Computation]] = {}
@@ -124,7 +136,7 @@ class _Fuser:
                 continue
             if step.out not in users and step.out not in self._required:
                 continue
-            through = users.get(step.out, []) if _moves(step) and step.out not in self._required else [step]
+            through = users.get(step.out, []) if self._shows(step) and step.out not in self._required else [step]
             for load in _loads(step.body):
                 known = users.setdefault(load.value, [])
                 known.extend(u for u in through if u not in known)
@@ -138,10 +150,11 @@ class _Fuser:
                 continue
             value = step.out
             users = self._users.get(value, [])
-            apart = users and not _moves(step) and self._apart.intersection(step.nodes)
-            if value in self._required or (step.reduced and users) or apart:
+            shows = self._shows(step)
+            apart = users and not shows and self._apart.intersection(step.nodes)
+            if value in self._required or (step.reduced and users) or apart or self._is_narrower(step, roots):
                 roots.add(value)
-            elif users and not _moves(step):
+            elif users and not shows:
                 operations, loads = self._cost(step.body, value, roots)
                 repeated = any(_repeats(user, value) for user in users)
                 if value.numel == 1:  # a kernel computes it once, before its loops
@@ -149,6 +162,21 @@ class _Fuser:
                 if self._is_dear(operations, loads, len(users)) or (repeated and operations > 1):
                     roots.add(value)
         return roots
+
+    def _shows(self, step: Computation) -> bool:
+        """Whether a value is what another one is: moved, or on a GPU, which waits for memory, only in wider words."""
+        source = _cast(step)
+        if self._for_a_gpu and source is not None:
+            return width(source.dtype) < width(step.out.dtype)
+        return _moves(step)
+
+    def _is_narrower(self, step: Computation, roots: set[Value]) -> bool:
+        """Whether a value in memory is read as this one alone, which takes less of it."""
+        source = _cast(step)
+        if not self._for_a_gpu or source is None:
+            return False
+        alone = source in roots and source not in self._required and self._users.get(source) == [step]
+        return alone and width(source.dtype) > width(step.out.dtype)
 
     def _is_dear(self, operations: int, loads: int, users: int) -> bool:
         """Whether a value is better stored once than computed by each of its users.
@@ -235,6 +263,10 @@ class _Fuser:
         if any(self._apart.intersection(m.nodes) for m in kernel.members):
             return False
         made = {m.out for m in kernel.members}
+        if self._for_a_gpu and computation.reduced and kernel.cols:
+            size = product(a.extent for a in (*computation.axes, *computation.reduced))
+            if size == kernel.elements and (size.constant or TOGETHER) < TOGETHER:
+                return True
         if kernel.elements == 1 and computation.out.numel == 1 and not computation.reduced:
             return True
         return bool(leaves & made) or any(v in leaves and v.numel != 1 for v in kernel.reads())
@@ -305,6 +337,13 @@ def _copy(source: Value, to: Value, nodes: tuple[str, ...]) -> Computation:
 
 def _loads(body: Scalar) -> list[Load]:
     return [node for node in walk(body) if isinstance(node, Load)]
+
+
+def _cast(step: Computation) -> Value | None:
+    """The value of which an element is one, in another type."""
+    body = step.body
+    source = body.arguments[0] if isinstance(body, Operation) and body.name == "Cast" and not step.reduced else None
+    return source.value if isinstance(source, Load) else None
 
 
 def _moves(step: Computation) -> bool:

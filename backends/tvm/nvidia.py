@@ -60,7 +60,6 @@ TOGETHER = 6
 """Kernels of a source. Sources are compiled side by side."""
 
 PASSES = (
-    tirx.transform.FlattenBuffer,
     tirx.transform.VerifyMemory,
     tirx.transform.AnnotateEntryFunc,
     tirx.transform.SplitHostDevice,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.loops import Computation, Step, Value
 from bridge.backends.tvm.scalar import Load, Rewriter, walk
+from bridge.backends.tvm.spread import Cut, Makers, spreads, summed_at_once
 
 FEW = 8
 """Results from which on a reduction has rows enough to share among the threads of a CPU."""
@@ -33,18 +34,32 @@ MORE = 4
 Split = list[tuple[Axis, int]]
 """Which axes of a reduction are split, each into how many parts."""
 
-Makers = Mapping[Value, Computation | None]
-"""What computes a value element by element; None for a view that shows some elements again and again."""
-
 
 def split_reductions(
-    steps: list[Step], choose: Callable[[Computation, Makers], Split], views: Mapping[Value, Value]
+    steps: list[Step],
+    choose: Callable[[Computation, Makers], Split],
+    views: Mapping[Value, Value],
+    at_once: bool = False,
 ) -> list[Step]:
-    """Each reduction that is to be split as one of partial results and one over those. views: what each one shows."""
+    """Each reduction that is to be split as one of partial results and one over those.
+
+    views: what each one shows. at_once: sum what terms differ from their mean by in the walk that makes the mean.
+    """
     makers: dict[Value, Computation | None]
     makers = {step.out: step for step in steps if isinstance(step, Computation) and not step.reduced}
     makers |= {view: None for view, whole in views.items() if view.numel != whole.numel}
-    return [part for step in steps for part in _split(step, choose, makers)]
+    chosen = {s.out: choose(s, makers) for s in steps if isinstance(s, Computation) and s.reduced}
+    made: dict[Value, list[Computation]] = {}
+    for one in spreads(steps, makers) if at_once else ():
+        if chosen[one.total.out] and one.total.out not in made:
+            first, last = summed_at_once(one, _cut(one.total, chosen[one.total.out]))
+            made |= {one.total.out: first, one.squares.out: [last]}
+    for step in steps:
+        if isinstance(step, Computation) and chosen.get(step.out) and step.out not in made:
+            made[step.out] = _parts(step, chosen[step.out])
+    return [
+        part for step in steps for part in (made.get(step.out, [step]) if isinstance(step, Computation) else [step])
+    ]
 
 
 def for_cpu(step: Computation, makers: Makers) -> Split:
@@ -112,14 +127,7 @@ def _from_memory(load: Load, makers: Makers, depth: int = 8) -> list[Load]:
     return [one for one in found if one.value.numel == load.value.numel]
 
 
-def _split(step: Step, choose: Callable[[Computation, Makers], Split], makers: Makers) -> list[Step]:
-    if not isinstance(step, Computation) or not step.reduced:
-        return [step]
-    chosen = choose(step, makers)
-    return _parts(step, chosen) if chosen else [step]
-
-
-def _parts(step: Computation, chosen: Split) -> list[Step]:
+def _cut(step: Computation, chosen: Split) -> Cut:
     parts = [Axis("part", Index.of(count)) for _, count in chosen]
     within = {axis: Axis(axis.name, axis.extent // count) for axis, count in chosen}
     rows = tuple(Axis(a.name, a.extent) for a in step.axes)
@@ -127,11 +135,14 @@ def _parts(step: Computation, chosen: Split) -> list[Step]:
         axis: Index.of(part) * within[axis].extent + Index.of(within[axis]) for part, (axis, _) in zip(parts, chosen)
     }
     into |= {old: Index.of(new) for old, new in zip(step.axes, rows, strict=True)}
-    counts = tuple(Index.of(count) for _, count in chosen)
+    return Cut(tuple(parts), rows, tuple(within.get(a, a) for a in step.reduced), Rewriter(into)(step.body))
+
+
+def _parts(step: Computation, chosen: Split) -> list[Computation]:
+    cut = _cut(step, chosen)
+    counts = tuple(part.extent for part in cut.parts)
     partial = Value(f"{step.out.name}.parts", (*counts, *step.out.shape), step.out.dtype)
-    reduced = tuple(within.get(a, a) for a in step.reduced)
-    body = Rewriter(into)(step.body)
-    first = Computation(partial, (*parts, *rows), body, reduced, step.combine, step.nodes)
+    first = Computation(partial, (*cut.parts, *cut.rows), cut.body, cut.within, step.combine, step.nodes)
     over = tuple(Axis("part", count) for count in counts)
     read = tuple(Index.of(a) if a.extent != 1 else Index({}) for a in step.axes)
     whole = Load(partial, (*map(Index.of, over), *read))

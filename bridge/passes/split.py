@@ -13,6 +13,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from bridge.ir.nodes import is_random
 from bridge.ir.schema import call_arguments
+from bridge.passes.lay_out_images import gains, lay_out
 
 Split = Callable[..., tuple[Any, Any]]
 """What AOTAutograd splits a joint graph with: (module, joint inputs, *, num_fwd_outputs, …) → (forward, backward)."""
@@ -35,6 +36,8 @@ def split_by(name: Literal["min_cut", "default"]) -> Split:
     def split(module: fx.GraphModule, inputs: Any, **more: Any) -> tuple[Any, Any]:
         save_what_is_random(module)
         update_statistics_once(module)
+        if gains(module):
+            lay_out(module)
         return chosen(module, inputs, **more)
 
     return split

@@ -124,14 +124,14 @@ def native_batch_norm_backward(
     mean, rstd = channelwise(mean, rank), channelwise(rstd, rank)
     dims = [d for d in range(rank) if d != 1]
     dx = dw = db = None
-    if want_x:
-        grad = grad_out if weight is None else binary(R.multiply, grad_out, channelwise(weight, rank))
-        dx = of_input(grad, input, mean, rstd, dims) if train else binary(R.multiply, grad, rstd)
-    if want_w:
+    if want_w or (want_x and train):
         dw = reduced("dweight", "sum", times_normalised, [grad_out, input, mean, rstd], dims, False)
-    if want_b:
+    if want_b or (want_x and train):
         db = total(grad_out, dims, False)
-    return dx, dw, db
+    if want_x:
+        dx = of_input_by_sums(grad_out, input, mean, rstd, dw, db) if train else binary(R.multiply, grad_out, rstd)
+        dx = scaled(dx, channelwise(weight, rank), None)
+    return dx, dw if want_w else None, db if want_b else None
 
 
 @converts(aten.batch_norm_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)
@@ -215,11 +215,19 @@ def of_input(grad: Expr, x: Expr, mean: Expr, rstd: Expr, dims: Sequence[int]) -
     share = average(grad, list(dims), True)
     along = pointwise("times_normalised", times_normalised, grad, x, mean, rstd)
     along = average(along, list(dims), True)
+    return pointwise("dinput", left_of_gradient, grad, x, mean, rstd, share, along)
 
-    def element(g, v, m, r, a, b):
-        return r * (g - a - (v - m) * r * b)
 
-    return pointwise("dinput", element, grad, x, mean, rstd, share, along)
+def of_input_by_sums(grad: Expr, x: Expr, mean: Expr, rstd: Expr, along: Expr, share: Expr) -> Expr:
+    """The same before a weight of each channel, by sums over all that is not a channel, of which weights want two."""
+    shape = shape_of(x)
+    n = converted(size_product([n for d, n in enumerate(shape) if d != 1]), dtype_of(share))
+    means = (channelwise(pointwise("mean", lambda v: v / n, sums), len(shape)) for sums in (share, along))
+    return pointwise("dinput", left_of_gradient, grad, x, mean, rstd, *means)
+
+
+def left_of_gradient(g: Expr, v: Expr, m: Expr, r: Expr, share: Expr, along: Expr) -> Expr:
+    return r * (g - share - (v - m) * r * along)
 
 
 def scaled(x: Expr, weight: Expr | None, bias: Expr | None) -> Expr:

@@ -129,7 +129,7 @@ def _flat_indices(nest: Nest) -> list[Index]:
         for node in walk(root):
             if isinstance(node, Position):
                 found.append(node.index)
-            elif isinstance(node, Load) and any(not _linear(i, nest) for i in node.index):
+            elif isinstance(node, Load) and not _linear(node.value.offset(node.index), nest):
                 found.extend(node.index)
     return found
 

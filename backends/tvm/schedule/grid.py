@@ -152,7 +152,7 @@ def _by_rows(groups: int | None, columns: int | None) -> tuple[int, int]:
         return 8, beside
     if groups >= MOST * 128 and columns <= 4 * OWN:
         return 1, BLOCK
-    return min(_power(-(-columns // 4)), 4 * BLOCK // beside, WARP), beside
+    return min(_power(-(-columns // 4)), 4 * BLOCK // beside, WARP if groups > BLOCKS * beside else BLOCK), beside
 
 
 def _power(number: int) -> int:

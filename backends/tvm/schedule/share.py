@@ -47,6 +47,15 @@ class Share:
         else:
             self.lane, self.row = tirx.Mod(thread, across), tirx.Div(thread, across)
         self.done: dict[Value, Total] = {}
+        self._rooms: dict[str, Any] = {}
+
+    def room(self, dtype: str, size: int) -> Any:
+        """Memory of the block for the parts of one reduction after the other."""
+        if dtype in self._rooms:
+            self.code.barrier()
+        else:
+            self._rooms[dtype] = self.code.shared(dtype, size)
+        return self._rooms[dtype]
 
     @property
     def rows(self) -> int:
@@ -56,6 +65,12 @@ class Share:
     def is_first(self) -> Any | None:
         """The condition for one thread of those that share a row; None where a row has one only."""
         return None if self.grid.across == 1 else tirx.EQ(self.lane, self.emit.number(0))
+
+    def goes_on(self, reduction: Reduction) -> bool:
+        """Whether threads other than the first of a row use the result."""
+        nest = self.grid.nest
+        later = any(other.level > reduction.level for other in nest.reductions)
+        return later or any(store.over_columns and store.level >= reduction.level for store in nest.stores)
 
     def at(self, element: Any) -> None:
         """Say at which element of a patch the thread is."""
@@ -118,16 +133,33 @@ class Total:
         self._gather(shared, share.row * self._emit.number(warps), warps, 1, 0)
 
     def _by_memory(self) -> None:
+        """Halve the threads that have a part until one has all; the others get it from there if they go on."""
         share, grid = self._share, self._share.grid
-        stride = grid.beside * share.rows
-        shared = self._code.shared(self._dtype, grid.across * stride)
-        first = share.row * self._emit.number(share.rows)
-        for row in range(share.rows):
-            place = share.lane * self._emit.number(stride) + first + self._emit.number(row)
-            self._code.add(tirx.BufferStore(shared, self._get(row), [place]))
-        self._code.barrier()
-        for row in range(share.rows):
-            self._gather(shared, first + self._emit.number(row), grid.across, stride, row)
+        number, stride = self._emit.number, grid.beside * share.rows
+        shared = share.room(self._dtype, grid.across * stride)
+
+        def place(lane: Any, row: int) -> Any:
+            return lane * number(stride) + share.row * number(share.rows) + number(row)
+
+        def put() -> None:
+            for row in range(share.rows):
+                self._code.add(tirx.BufferStore(shared, self._get(row), [place(share.lane, row)]))
+
+        half = grid.across // 2
+        while half:
+            with self._code.where(tirx.And(share.lane >= number(half), share.lane < number(2 * half))):
+                put()
+            self._code.barrier()
+            with self._code.where(share.lane < number(half)):
+                for row in range(share.rows):
+                    self._take(row, tirx.BufferLoad(shared, [place(share.lane + number(half), row)]))
+            half //= 2
+        if share.goes_on(self._reduction):
+            with self._code.where(share.is_first()):
+                put()
+            self._code.barrier()
+            for row in range(share.rows):
+                self._put(row, tirx.BufferLoad(shared, [place(number(0), row)]))
 
     def _gather(self, shared: Any, first: Any, count: int, stride: int, row: int) -> None:
         """Combine parts that lie `stride` apart."""

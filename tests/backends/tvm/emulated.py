@@ -13,10 +13,11 @@ import numpy
 import torch
 import tvm
 
-from bridge import pipeline
+from bridge import generation
 from bridge.backends.tvm import work
 from bridge.backends.tvm.build import Built, requested
-from bridge.backends.tvm.lower import Lowered
+from bridge.backends.tvm.kept import Entry
+from bridge.backends.tvm.lowered import Lowered
 from bridge.options import Options
 from tests.backends.tvm import simt
 
@@ -30,11 +31,13 @@ def emulated() -> Iterator[list[Functions]]:
     """Inside, programs have the kernels of a GPU, which run on the CPU. The kernels of each program by name."""
     programs: list[Functions] = []
 
-    def build(lowered: Lowered, options: Options, apart: Collection[str], careful: bool = False) -> Built:
+    def build(
+        lowered: Lowered, options: Options, apart: Collection[str], careful: bool = False, entry: Entry | None = None
+    ) -> Built:
         programs.append({})
         return built(lowered, apart, programs[-1])
 
-    with mock.patch.object(pipeline, "build", build):
+    with mock.patch.object(generation, "build", build):
         yield programs
 
 

@@ -52,6 +52,7 @@ class _Fuser:
     def __init__(self, loops: Loops, apart: frozenset[str], for_a_gpu: bool) -> None:
         self._loops = loops
         self._apart, self._for_a_gpu = apart, for_a_gpu
+        self._copies: dict[Value, Value] = {}
         self._steps = [
             s
             for step in split_reductions(loops.steps, for_gpu if for_a_gpu else for_cpu, loops.views, for_a_gpu)
@@ -93,18 +94,17 @@ class _Fuser:
         return Plan(items, self._loops)
 
     def _compacted(self, step: Step) -> list[Step]:
-        """A step that runs as it is wants compact arguments: copies are put before it where they are not."""
+        """A step that runs as it is wants compact arguments: copies are put before the first that wants one."""
         if not isinstance(step, Opaque):
             return [step]
         copies: list[Step] = []
         inputs: list[Value] = []
         for value in step.inputs:
-            if value.compact and value not in self._loops.views:
-                inputs.append(value)
-                continue
-            copy = Value(f"{value.name}_compact_{step.outputs[0].name}", value.shape, value.dtype)
-            copies.append(_copy(value, copy, step.nodes))
-            inputs.append(copy)
+            fits = value.compact and (value.told or value not in self._loops.views)
+            if not fits and value not in self._copies:
+                self._copies[value] = Value(f"{value.name}_compact_{step.outputs[0].name}", value.shape, value.dtype)
+                copies.append(_copy(value, self._copies[value], step.nodes))
+            inputs.append(self._copies.get(value, value))
         outputs = tuple(v if v.compact else Value(f"{v.name}_compact", v.shape, v.dtype) for v in step.outputs)
         opaque = Opaque(step.name, step.function, tuple(inputs), outputs, step.sizes, step.nodes)
         laid_out = [_copy(made, v, step.nodes) for made, v in zip(outputs, step.outputs, strict=True) if made is not v]

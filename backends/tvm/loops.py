@@ -14,15 +14,18 @@ from bridge.backends.tvm.scalar import Scalar, indices_of, symbols_in
 class Value:
     """A tensor of the program, in memory or not.
 
-    strides: how it lies in memory where it does, in elements.
+    strides: how it lies in memory where it does, in elements. told: whether that was said, and is not only assumed: a
+    view that has gaps, or shows an element twice, lies otherwise.
     """
 
     name: str
     shape: tuple[Index, ...]
     dtype: str
     strides: tuple[Index, ...] = field(default=())
+    told: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.told = bool(self.strides)
         if not self.strides:
             self.strides = compact_strides(self.shape)
 

@@ -130,6 +130,7 @@ class Reader:
         without_dims = not value.shape and name in self._names.values()
         if value.name not in self._strides and (name in self._strides or without_dims):
             value.name, value.strides = name, tuple(self._strides.get(name, ()))
+            value.told = bool(value.strides)
         self._values[name] = value
         return value
 

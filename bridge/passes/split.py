@@ -14,6 +14,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from bridge.ir.nodes import is_random
 from bridge.ir.schema import call_arguments
 from bridge.passes.lay_out_images import gains, lay_out
+from bridge.passes.norms import tell_results_by_statistics
 
 Split = Callable[..., tuple[Any, Any]]
 """What AOTAutograd splits a joint graph with: (module, joint inputs, *, num_fwd_outputs, …) → (forward, backward)."""
@@ -38,6 +39,8 @@ def split_by(name: Literal["min_cut", "default"]) -> Split:
         update_statistics_once(module)
         if gains(module):
             lay_out(module)
+        if name == "min_cut":
+            tell_results_by_statistics(module)
         return chosen(module, inputs, **more)
 
     return split

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import bridge
+from bridge.ir.joint import Role
 from bridge.ir.nodes import is_random
 from bridge.passes.split import SPLITS
 
@@ -70,3 +71,42 @@ def test_a_checkpoint_around_a_batch_norm_updates_its_statistics_once(target: st
         for one, other in zip(compiled.buffers(), reference.buffers(), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
     assert [graph.runs for graph in bridge.inspect(compiled).graphs] == [[3], [3]]
+
+
+class Activated(nn.Module):
+    """Norms whose results are read pointwise, and by a product, which needs what it reads in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batch, self.group = nn.BatchNorm2d(6), nn.GroupNorm(3, 6)
+        self.bare = nn.BatchNorm2d(6, affine=False)
+        self.last = nn.Conv2d(6, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.silu(self.group(F.elu(self.batch(x)) + x)).sin()
+        return self.last(self.bare(y)).square().sum()
+
+
+@pytest.mark.parametrize("lies", [torch.contiguous_format, torch.channels_last])
+def test_the_result_of_a_norm_is_computed_again_rather_than_saved(lies: torch.memory_format) -> None:
+    torch.manual_seed(0)
+    model = Activated()
+    reference = copy.deepcopy(model)
+    x = torch.randn(4, 6, 5, 7).to(memory_format=lies)
+    given, plain = (x.clone().requires_grad_() for _ in range(2))
+    compiled = bridge.compile(model)
+    for net, value in ((compiled, given), (reference, plain)):
+        net(value).backward()
+    torch.testing.assert_close(given.grad, plain.grad)
+    for (name, one), (_, other) in zip(model.named_parameters(), reference.named_parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, msg=name)
+    for (name, one), (_, other) in zip(model.named_buffers(), reference.named_buffers(), strict=True):
+        torch.testing.assert_close(one, other, msg=name)
+    forward, _ = bridge.inspect(compiled).graphs
+    saved = [
+        value
+        for value, role in zip(forward.graph.returned, forward.graph.outputs, strict=True)
+        if role is Role.SAVED and value.meta["val"].numel() == x.numel()
+    ]
+    if lies is torch.contiguous_format:  # what the norms are given, and what the convolution reads
+        assert len(saved) == 4, [value.name for value in saved]

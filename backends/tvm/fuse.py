@@ -18,7 +18,8 @@ from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
 from bridge.backends.tvm.schedule.vector import width
-from bridge.backends.tvm.split import for_cpu, for_gpu, split_reductions
+from bridge.backends.tvm.split import columns_for_cpu, for_cpu, for_gpu, split_reductions
+from bridge.backends.tvm.spread import summed_at_once, summed_part_by_part
 
 DEAR = frozenset({"Div", "FloorDiv", "FloorMod", "Mod"})
 FREE = frozenset({"Cast", "Select", "Not", "And", "Or", "EQ", "NE", "LT", "LE", "GT", "GE"})
@@ -43,6 +44,10 @@ class Plan:
     loops: Loops
 
 
+FOR_CPU, FOR_GPU = (for_cpu, columns_for_cpu, summed_part_by_part), (for_gpu, for_gpu, summed_at_once)
+"""How reductions are split, and those whose squares are summed with them."""
+
+
 def fuse(loops: Loops, apart: frozenset[str] = frozenset(), for_a_gpu: bool = False) -> Plan:
     """Group the program's computations. Those of a node in `apart` get a kernel each, after one did not build."""
     return _Fuser(loops, apart, for_a_gpu).plan()
@@ -55,7 +60,7 @@ class _Fuser:
         self._copies: dict[Value, Value] = {}
         self._steps = [
             s
-            for step in split_reductions(loops.steps, for_gpu if for_a_gpu else for_cpu, loops.views, for_a_gpu)
+            for step in split_reductions(loops.steps, *(FOR_GPU if for_a_gpu else FOR_CPU), loops.views)
             for s in self._compacted(step)
         ]
         self._producer: dict[Value, Step] = {}

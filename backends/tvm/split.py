@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from bridge.backends.tvm.index import Axis, Index, product
 from bridge.backends.tvm.loops import Computation, Step, Value
 from bridge.backends.tvm.scalar import Load, Rewriter, walk
-from bridge.backends.tvm.spread import Cut, Makers, spreads, summed_at_once
+from bridge.backends.tvm.spread import Cut, Makers, Spread, spreads
 
 FEW = 8
 """Results from which on a reduction has rows enough to share among the threads of a CPU."""
@@ -31,28 +31,42 @@ such results a thread has a part in."""
 MORE = 4
 """How many times too few the parts of one axis are for another one to be split as well: parts are to be added."""
 
+RESULTS, COLUMNS, ROWS = 64, 1 << 20, (128, 64, 96, 80, 112, 256)
+"""Sums over columns from which on a CPU takes the squares with them, terms of all from which on, and rows of a part."""
+
 Split = list[tuple[Axis, int]]
 """Which axes of a reduction are split, each into how many parts."""
 
 
+Choose = Callable[[Computation, Makers], Split]
+"""How a reduction is split: not at all if it names no axis."""
+
+
+Together = Callable[[Spread, Cut], tuple[list[Computation], Computation]]
+"""The steps in place of a sum in parts, and that in place of the sum of squares."""
+
+
 def split_reductions(
     steps: list[Step],
-    choose: Callable[[Computation, Makers], Split],
+    choose: Choose,
+    at_once: Choose,
+    together: Together,
     views: Mapping[Value, Value],
-    at_once: bool = False,
 ) -> list[Step]:
     """Each reduction that is to be split as one of partial results and one over those.
 
-    views: what each one shows. at_once: sum what terms differ from their mean by in the walk that makes the mean.
+    views: what each one shows. at_once: how a sum is split whose terms are squared without their mean, and summed so:
+    that is then done with the parts of the sum, as `together` writes it.
     """
     makers: dict[Value, Computation | None]
     makers = {step.out: step for step in steps if isinstance(step, Computation) and not step.reduced}
     makers |= {view: None for view, whole in views.items() if view.numel != whole.numel}
     chosen = {s.out: choose(s, makers) for s in steps if isinstance(s, Computation) and s.reduced}
     made: dict[Value, list[Computation]] = {}
-    for one in spreads(steps, makers) if at_once else ():
-        if chosen[one.total.out] and one.total.out not in made:
-            first, last = summed_at_once(one, _cut(one.total, chosen[one.total.out]))
+    for one in spreads(steps, makers):
+        parts = at_once(one.total, makers)
+        if parts and one.total.out not in made:
+            first, last = together(one, _cut(one.total, parts))
             made |= {one.total.out: first, one.squares.out: [last]}
     for step in steps:
         if isinstance(step, Computation) and chosen.get(step.out) and step.out not in made:
@@ -68,6 +82,16 @@ def for_cpu(step: Computation, makers: Makers) -> Split:
     if results is None or terms is None or not 0 < results < FEW or terms < LONG:
         return []
     return [(a, p) for p in PARTS for a in step.reduced if (a.extent.constant or 0) % p == 0][:1]
+
+
+def columns_for_cpu(step: Computation, makers: Makers) -> Split:
+    """Sums over rows of a large matrix: parts of few rows stay in the cache, where columns of it do not."""
+    results, terms = step.out.numel.constant, product(a.extent for a in step.reduced).constant
+    if results is None or terms is None or results < RESULTS or results * terms < COLUMNS or len(step.reduced) != 1:
+        return []
+    (axis,) = step.reduced
+    parts = [terms // rows for rows in ROWS if terms % rows == 0]
+    return [(axis, parts[0])] if parts and not _is_along(step, makers) else []
 
 
 def for_gpu(step: Computation, makers: Makers) -> Split:

@@ -1,8 +1,9 @@
 """Sum the squares of what differs from a mean in the walk that makes the mean, where both are summed in parts.
 
-A part takes its first term for its mean: it sums what terms differ from that by, and the squares of it. What the mean
-of all is off from a part's own is made up for when the parts are put together. Of n terms in a part this loses no more
-digits than n costs, however far the mean is from zero, since none of them is further from the first than n deviations.
+On a GPU a part takes its first term for its mean: it sums what terms differ from that by, and the squares of it. What
+the mean of all is off from a part's own is made up for when the parts are put together. Of n terms in a part this loses
+no more digits than n costs, however far the mean is from zero, since none of them is further from the first than n
+deviations. On a CPU a part is small enough to stay in the cache, and is walked over again with its own mean.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def _whole(node: Scalar, makers: Makers, depth: int = 4) -> Scalar:
 def summed_at_once(spread: Spread, cut: Cut) -> tuple[list[Computation], Computation]:
     """The steps in place of the first sum, and the one in place of the second. cut: the first sum in parts."""
     dtype, count = spread.total.out.dtype, product(axis.extent for axis in cut.within)
-    first = Rewriter({axis: Index({}) for axis in cut.within})(cut.body)
+    first = _if_finite(Rewriter({axis: Index({}) for axis in cut.within})(cut.body))
     difference = _of("Sub", cut.body, first)
     parts = [
         Computation(_in_parts(step, cut), (*cut.parts, *cut.rows), body, cut.within, "sum", step.nodes)
@@ -140,6 +141,36 @@ def summed_at_once(spread: Spread, cut: Cut) -> tuple[list[Computation], Computa
 
 def _in_parts(step: Computation, cut: Cut) -> Value:
     return Value(f"{step.out.name}.parts", (*(a.extent for a in cut.parts), *step.out.shape), step.out.dtype)
+
+
+def summed_part_by_part(spread: Spread, cut: Cut) -> tuple[list[Computation], Computation]:
+    """The same with a part's own mean, for which a part is walked over twice: for a CPU, in whose cache it stays."""
+    dtype = spread.total.out.dtype
+    terms = Constant(float(product(axis.extent for axis in cut.within).constant or 0), dtype)
+    axes, over = (*cut.parts, *cut.rows), tuple(Axis("part", axis.extent) for axis in cut.parts)
+
+    def part(step: Computation, body: Scalar) -> Computation:
+        return Computation(_in_parts(step, cut), axes, body, cut.within, "sum", step.nodes)
+
+    sums = part(spread.total, cut.body)
+    difference = _of("Sub", cut.body, _of("Div", Load(sums.out, (*map(Index.of, cut.parts), *_place(cut.rows))), terms))
+    squares = part(spread.squares, _of("Mul", difference, difference))
+
+    def read(step: Computation, value: Value) -> Scalar:
+        return Load(value, (*map(Index.of, over), *_place(step.axes)))
+
+    total = Computation(spread.total.out, spread.total.axes, read(spread.total, sums.out), over, "sum", sums.nodes)
+    away = _of("Sub", _of("Div", read(spread.squares, sums.out), terms), spread.mean)
+    body = _of("Add", read(spread.squares, squares.out), _of("Mul", terms, _of("Mul", away, away)))
+    whole = Computation(spread.squares.out, spread.squares.axes, body, over, "sum", squares.nodes)
+    return [sums, squares, total], whole
+
+
+def _if_finite(node: Scalar) -> Scalar:
+    """Zero for what is infinite, which differs from itself by no number: its mean is infinite, and stays so."""
+    zero = Constant(0.0, node.dtype)
+    is_finite = Operation("EQ", (_of("Sub", node, node), zero), "bool")
+    return Operation("Select", (is_finite, node, zero), node.dtype)
 
 
 def _of(name: str, *arguments: Scalar) -> Operation:

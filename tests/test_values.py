@@ -124,3 +124,19 @@ def test_a_frame_that_is_given_up_in_a_loop_is_told() -> None:
     assert calls == {"aten.gt.Scalar", "aten.any.default"}
     sources = [event.source for event in compiled.ledger.select(kind="uncaptured")]
     assert any("in forward" in source for source in sources)
+
+
+def test_the_reason_is_that_of_the_graph_that_was_made() -> None:
+    """Dynamo is asked twice of this frame: for its first answer, which it gave up, the loop was the reason."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        more = x.sum().item()
+        for _ in range(2):
+            x = x + 1 if more > 3 else x * 2
+        return x
+
+    compiled = bridge.compile(function)
+    x = torch.tensor([1.0, 2.0])
+    torch.testing.assert_close(compiled(x), function(x))
+    (event,) = compiled.ledger.select(kind="uncaptured")
+    assert "item" in event.detail

@@ -154,4 +154,4 @@ def _has_foreign_rows() -> bool:
     if tables is None:
         return False
     places = [*(row.place for row in tables.TABLE.values()), *(place for _, _, place in tables.awaited.values())]
-    return not all(place.startswith("ops.") for place in places)
+    return not all(f"{__package__}.{place.rpartition('.')[0]}" in sys.modules for place in places)

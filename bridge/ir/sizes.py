@@ -106,8 +106,11 @@ def _expressions(values: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
 def _truths(values: Sequence[tuple[str, Any]]) -> Iterator[tuple[Any, str]]:
     """The symbols that are 1 where a value holds and else 0, as torch has them for a bool that is read."""
     for name, value in values:
-        if isinstance(value, torch.SymBool) and isinstance(value.node.expr, sympy.Eq) and value.node.expr.rhs == 1:
-            yield value.node.expr.lhs, f"int({name})"
+        node: Any = value.node if isinstance(value, torch.SymBool) else None
+        if node is not None and isinstance(node.expr, sympy.Eq) and node.expr.lhs.is_Symbol and node.expr.rhs == 1:
+            told = node.shape_env.bound_sympy(node.expr.lhs)
+            if told.lower >= 0 and told.upper <= 1:  # n == 1 does not tell another n
+                yield node.expr.lhs, f"int({name})"
 
 
 def _layout(name: str, value: torch.Tensor) -> Iterator[tuple[Any, str]]:

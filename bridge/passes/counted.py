@@ -5,6 +5,7 @@ For `library=False` alone: ATen finds places in less time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -45,8 +46,8 @@ def _nonzero(graph: fx.Graph, node: fx.Node) -> None:
 
 def _masked_select(graph: fx.Graph, node: fx.Node) -> None:
     shape = torch.broadcast_shapes(*(fake(argument).shape for argument in node.args))
-    if not all(isinstance(n, int) for n in shape):
-        return
+    if not shape or not all(isinstance(n, int) for n in shape):
+        return  # a scalar has no column to index by
     given, mask = (new_node(graph, node, aten.expand.default, (argument, list(shape))) for argument in node.args)
     value = fake(node)
     size = _counted(graph, node, mask, value.shape[0])
@@ -66,7 +67,10 @@ def _repeat_interleave(graph: fx.Graph, node: fx.Node) -> None:
     if not isinstance(fake(repeats).shape[0], int):
         return
     wide = new_node(graph, node, aten._to_copy.default, (repeats,), {"dtype": torch.int64})
-    size = _told(graph, node, new_node(graph, node, aten.sum.default, (wide,)), total)
+    counts = new_node(graph, node, aten.all.default, (new_node(graph, node, aten.ge.Scalar, (wide, 0)),))
+    _check(graph, node, counts, "repeats can not be negative")
+    said = f"repeats do not add up to output_size={total}"
+    size = _told(graph, node, new_node(graph, node, aten.sum.default, (wide,)), total, said)
     if size is None:
         return
     ends = new_node(graph, node, aten.cumsum.default, (wide, 0))
@@ -88,13 +92,15 @@ REWRITES: Mapping[Any, Callable[[fx.Graph, fx.Node], None]] = {
 def _counted(graph: fx.Graph, node: fx.Node, mask: Any, size: Any) -> Any:
     """How often the mask holds, as `_told` gives it."""
     held = mask if fake(mask).dtype == torch.bool else new_node(graph, node, aten.ne.Scalar, (mask, 0))
-    return _told(graph, node, new_node(graph, node, aten.sum.default, (held,)), size)
+    said = f"shape mismatch: {size} values for a mask"
+    return _told(graph, node, new_node(graph, node, aten.sum.default, (held,)), size, said)
 
 
-def _told(graph: fx.Graph, node: fx.Node, count: fx.Node, size: Any) -> Any:
+def _told(graph: fx.Graph, node: fx.Node, count: fx.Node, size: Any, said: str) -> Any:
     """The size that a 0-d tensor of int64 tells: the number read out of it, or a size that is known and then checked.
 
-    None where the size is known as an expression that no node computes.
+    said: what the check raises RuntimeError with. None where the size is known as an expression that no node before
+    this one computes.
     """
     if new_symbols_of(node):
         if not size.node.expr.is_symbol:
@@ -102,12 +108,17 @@ def _told(graph: fx.Graph, node: fx.Node, count: fx.Node, size: Any) -> Any:
         read = graph.call_function(aten._local_scalar_dense.default, (count,))
         read.meta = {**node.meta, "val": size}
         return read
-    known = size if isinstance(size, int) else next((n for n in graph.nodes if _is(n, size)), None)
+    before = itertools.takewhile(lambda other: other is not node, graph.nodes)
+    known = size if isinstance(size, int) else next((n for n in before if _is(n, size)), None)
     if known is not None:
-        right = new_node(graph, node, aten.eq.Scalar, (count, known))
-        checked = graph.call_function(aten._assert_async.msg, (right, f"shape mismatch: {size} values for a mask"))
-        checked.meta = {**node.meta, "val": None}
+        _check(graph, node, new_node(graph, node, aten.eq.Scalar, (count, known)), said)
     return known
+
+
+def _check(graph: fx.Graph, node: fx.Node, holds: fx.Node, said: str) -> None:
+    """Raise RuntimeError where a 0-d tensor of bool does not hold."""
+    checked = graph.call_function(aten._assert_async.msg, (holds, said))
+    checked.meta = {**node.meta, "val": None}
 
 
 def _is(node: fx.Node, size: Any) -> bool:

@@ -63,3 +63,30 @@ def test_more_or_fewer_values_than_places_raise() -> None:
     for mask in (holding(0, 2), holding(0, 1, 2, 3)):
         with pytest.raises(RuntimeError, match="shape mismatch: 3 values"):
             compiled(x, mask, values)
+
+
+def test_a_scalar_is_chosen_or_not() -> None:
+    """Its places have no column to index by, so ATen chooses."""
+    compiled = bridge.compile(lambda x, mask: torch.masked_select(x, mask) + 1, library=False)
+    for held in (True, False):
+        args = torch.tensor(1.0), torch.tensor(held)
+        torch.testing.assert_close(compiled(*args), torch.masked_select(*args) + 1)
+    assert compiled.ledger.select(op="aten.masked_select.default")
+
+
+@pytest.mark.parametrize(
+    ("output_size", "repeats", "said"),
+    [(None, [3, -1, 2], "repeats can not be negative"), (4, [1, 0, 2], "repeats do not add up to output_size=4")],
+)
+def test_wrong_repeats_raise(output_size: int | None, repeats: list[int], said: str) -> None:
+    def function(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        return x.repeat_interleave(counts, 0, output_size=output_size) * 2
+
+    compiled = bridge.compile(function, library=False)
+    x, right = torch.arange(3.0), torch.tensor([2, 0, 2])
+    torch.testing.assert_close(compiled(x, right), function(x, right))
+    wrong = torch.tensor(repeats)
+    with pytest.raises(RuntimeError):
+        function(x, wrong)
+    with pytest.raises(RuntimeError, match=said):
+        compiled(x, wrong)

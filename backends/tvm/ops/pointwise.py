@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from bridge.backends.tvm.compat import (
     Expr,
@@ -69,6 +70,14 @@ def only_rounding_of_floats(x, other, rounding_mode):
     """True division of integers would need another rule of promotion."""
     if rounding_mode is None and not any(holds_floats(v) for v in (x, other)):
         return "rounding_mode=None of integers"
+    return only_divisors_but_zero(x, other)
+
+
+def only_divisors_but_zero(x, other):
+    """Where an integer is divided by zero, torch raises. In a tensor the program looks for one: `bounds.py`."""
+    if holds_floats(x) or not isinstance(other, int | torch.SymInt) or statically_known_true(other != 0):
+        return None
+    return f"integers divided by {other}, which is not known to be other than zero"
 
 
 @converts(
@@ -84,6 +93,7 @@ def div_mode(x, other, rounding_mode):
     aten.floor_divide.default,
     aten.floor_divide.Scalar,
     promote=Promote.DEFAULT,
+    refuses=only_divisors_but_zero,
     symbolic=True,
 )
 def floor_divide(x, other):
@@ -95,6 +105,7 @@ def floor_divide(x, other):
     aten.remainder.Scalar,
     aten.remainder.Scalar_Tensor,
     promote=Promote.DEFAULT,
+    refuses=only_divisors_but_zero,
     symbolic=True,
 )
 def remainder(x, other):
@@ -106,6 +117,7 @@ def remainder(x, other):
     aten.fmod.Tensor,
     aten.fmod.Scalar,
     promote=Promote.DEFAULT,
+    refuses=only_divisors_but_zero,
     symbolic=True,
 )
 def fmod(x, other):

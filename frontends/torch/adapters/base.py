@@ -232,18 +232,17 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any], read_va
     """
 
     def compile_frame(frame: Any, *more: Any, **named: Any) -> Any:
-        hits, breaks = _recompile_limit_hits(), _breaks()
-        listener.frame_begun(breaks)
+        hits = _recompile_limit_hits()
         options = {**config, "dont_skip_tracing": _is_of_torchs_module(frame)}
         try:
-            answer = _answer(lambda: callback(frame, *more, **named), options, read_values, listener)
+            answer, broken = _answer(lambda: callback(frame, *more, **named), options, read_values, listener)
         except FAULTS as error:
             listener.frame_failed(frame, error)
             return ConvertFrameReturn()
         if _recompile_limit_hits() > hits:
             listener.limit_reached(frame)
-        elif new := _new_breaks(breaks):
-            listener.frame_broken(frame, new[-1])
+        elif broken:
+            listener.frame_broken(frame, broken[-1])
         elif answer.guarded_code is None:
             listener.frame_skipped(frame, getattr(answer, "skip_reason", None) or "Dynamo does not say why")
         return answer
@@ -252,25 +251,29 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any], read_va
     return compile_frame
 
 
-def _answer(compile: Callable[[], Any], options: dict[str, Any], read_values: bool, listener: Listener) -> Any:
-    """What Dynamo makes of a frame. Where it fails on what is read out of tensors, the graph breaks there instead.
+def _answer(
+    compile: Callable[[], Any], options: dict[str, Any], read_values: bool, listener: Listener
+) -> tuple[Any, list[str]]:
+    """What Dynamo makes of a frame, and why graphs of it ended before the function returned.
 
-    It also fails where such a number decides how many dimensions a result has, and then says what it says of a wrong
+    Where it fails on what is read out of tensors, the graph breaks there instead, and why it failed is not told. It
+    also fails where such a number decides how many dimensions a result has, and then says what it says of a wrong
     program. And it gives the whole frame up where a loop branches on a number that was read before the loop.
     """
     if read_values:
-        breaks = _breaks()
+        listener.frame_begun(breaks := _breaks())
         try:
             with torch._dynamo.config.patch({**options, **dict.fromkeys(READS_VALUES, True)}):
                 answer = compile()
-            if answer.guarded_code is not None or not _new_breaks(breaks):
-                return answer
+            broken = _new_breaks(breaks)
+            if answer.guarded_code is not None or not broken:
+                return answer, broken
         except Exception as error:
             if not _reads_values(error):
                 raise
-        listener.frame_begun(_breaks())
+    listener.frame_begun(breaks := _breaks())
     with torch._dynamo.config.patch(options):
-        return compile()
+        return compile(), _new_breaks(breaks)
 
 
 def _reads_values(error: BaseException | None) -> bool:

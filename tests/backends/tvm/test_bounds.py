@@ -136,3 +136,27 @@ def test_integers_are_divided_by_tensors_and_a_zero_raises(name: str, dtype: tor
 
 def test_every_way_to_divide_is_tried() -> None:
     assert {str(op).removeprefix("aten.").removesuffix(".default") for op in DIVIDING} == set(DIVISIONS)
+
+
+@pytest.mark.parametrize("divided", [torch.floor_divide, torch.remainder, torch.fmod])
+def test_integers_are_divided_by_a_number_that_is_read_and_a_zero_raises(divided: Callable[..., torch.Tensor]) -> None:
+    compiled = bridge.compile(lambda x: divided(x, x[0].item()) + 1)
+    x = torch.tensor([2, 5, 6])
+    assert torch.equal(compiled(x), divided(x, 2) + 1)
+    x[0] = 0
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(x)
+
+
+def test_a_size_is_no_zero_and_divides() -> None:
+    compiled = bridge.compile(lambda x, y: x // y.shape[0], dynamic=True)
+    x = torch.tensor([2, 5, 6])
+    assert torch.equal(compiled(x, torch.zeros(3)), x // 3)
+    assert not list(compiled.ledger)
+
+
+def test_a_constant_zero_is_left_to_eager_which_raises() -> None:
+    compiled = bridge.compile(lambda x: x % 0 + x)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(torch.tensor([2, 5, 6]))
+    assert not compiled.ledger.select(dead_end="maintenance")

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import bridge
-from bridge.backends.tvm import build, kept
+from bridge.backends.tvm import build, kept, table
 from bridge.ledger import Event
 
 PROGRAM = """
@@ -139,3 +139,12 @@ def test_a_plan_without_its_kernels_is_built_anew(built: list[Any], tmp_path: Pa
         library.unlink()
     torch.testing.assert_close(compiled_anew(net := Net(), x)(x), net(x))
     assert len(built) == 4
+
+
+@pytest.mark.parametrize("module", ["mypackage.rows", "ops.mine"])
+def test_beside_rows_of_others_nothing_is_kept(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = compiled_anew(Net(), torch.randn(6, 6))
+    graph = bridge.inspect(net).graphs[0].graph
+    assert kept.key_of(graph, bridge.Options()) is not None
+    monkeypatch.setitem(table.awaited, "mine.op.default", (abs, {}, f"{module}.op"))
+    assert kept.key_of(graph, bridge.Options()) is None

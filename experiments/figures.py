@@ -88,8 +88,6 @@ def corpus(library: bool) -> Callable[[Path], list[Line]]:
         models = lines(held.records, dict.fromkeys(r.model for r in held.records if r.model))
         right = [model for model in models if model.verdict == RIGHT]
         near = sum(1 for model in right if model.rounded)
-        uncaptured = sum(1 for model in right if model.uncaptured)
-        without = [model for model in right if not model.ways[Way.FALLBACK]]
         nodes = {way: _nodes(held.placements, way) for way in Way}
         total = sum(nodes.values())
         share = ", ".join(f"{100 * nodes[way] / total:.2f} % {way.value}" for way in Way if way is not Way.UNCAPTURED)
@@ -102,16 +100,25 @@ def corpus(library: bool) -> Callable[[Path], list[Line]]:
                 file,
                 command,
             ),
-            Line(
-                f"Of those, without any fallback{how}",
-                f"{len(without)} ({uncaptured} models have parts that torch captures in no graph)",
-                file,
-                command,
-            ),
+            Line(*(_without_fallback(right) if library else _all_generated(right)), file, command),
             Line(f"Nodes of their {total} captured ones{how}", share, file, command),
         ]
 
     return make
+
+
+def _without_fallback(right: Sequence[Any]) -> tuple[str, str]:
+    """right: lines of `experiments.coverage.summary`."""
+    without = sum(1 for model in right if not model.ways[Way.FALLBACK])
+    uncaptured = sum(1 for model in right if model.uncaptured)
+    return "Of those, without any fallback", f"{without} ({uncaptured} models have parts that torch captures in no graph)"
+
+
+def _all_generated(right: Sequence[Any]) -> tuple[str, str]:
+    generated = [model for model in right if model.generated]
+    alone = sum(1 for model in generated if not model.outside)
+    said = f"{len(generated)} (in {alone} an audit finds no computing call of ATen's anywhere)"
+    return "Of those, with every node generated that draws no random numbers", said
 
 
 def conformance(dtype: str, database: str = "OpInfo", symbolic: bool = False) -> Callable[[Path], list[Line]]:

@@ -45,6 +45,9 @@ READS_VALUES = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 ABOUT_VALUES = (GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound, TorchDynamoException, Misjudged)
 """What is raised where something must be known of a number that is read out of a tensor, and for other reasons too."""
 
+IN_A_LOOP = "graph break in loop"
+"""How Dynamo calls it where it gives a frame up because it would have to end a graph in a loop."""
+
 FAULTS = (InternalTorchDynamoError, IndexError, AssertionError)
 """What Dynamo raises where it fails itself. If it was the user's own mistake, plain Python will say so."""
 
@@ -266,7 +269,7 @@ def _answer(
             with torch._dynamo.config.patch({**options, **dict.fromkeys(READS_VALUES, True)}):
                 answer = compile()
             broken = _new_breaks(breaks)
-            if answer.guarded_code is not None or not broken:
+            if answer.guarded_code is not None or not any(IN_A_LOOP in text for text in broken):
                 return answer, broken
         except Exception as error:
             if not _reads_values(error):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from bridge.bench.summary import by_target, geometric_mean, ratio
 from bridge.ledger import Placement, Way
@@ -111,7 +112,8 @@ def _without_fallback(right: Sequence[Any]) -> tuple[str, str]:
     """right: lines of `experiments.coverage.summary`."""
     without = sum(1 for model in right if not model.ways[Way.FALLBACK])
     uncaptured = sum(1 for model in right if model.uncaptured)
-    return "Of those, without any fallback", f"{without} ({uncaptured} models have parts that torch captures in no graph)"
+    said = f"{without} ({uncaptured} models have parts that torch captures in no graph)"
+    return "Of those, without any fallback", said
 
 
 def _all_generated(right: Sequence[Any]) -> tuple[str, str]:

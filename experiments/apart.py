@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bridge.cli.processes import Child, ProcessEnded, end, records_of
+from bridge.demo.timing import machine
 from bridge.ledger import Record
 from bridge.ledger.jsonl import append, read, write
 
@@ -48,6 +50,23 @@ def sweep(
         pool.shutdown(wait=False, cancel_futures=True)
         for child in tuple(children):
             end(child)
+
+
+def begin(file: Path, command: str, names: Sequence[str], again: bool) -> None:
+    """Make a file of results where there is none. again: take the models out of it that are to be measured anew.
+
+    Its first line says when, where and with which versions, and is written anew where no result is left. Raises
+    BadParameter where it would be untrue of what comes: other versions gave what the file holds.
+    """
+    if again and file.exists():
+        forget(file, names)
+    about = {"command": command, **machine()}
+    held = read(file) if file.exists() else None
+    if held is None or not held.records:
+        write(file, [], about)
+    elif held.about.get("versions") != about["versions"]:
+        told = f"{file} holds what {held.about.get('versions')} gave, and this is {about['versions']}"
+        raise typer.BadParameter(f"{told}: choose another file, or measure all that it holds --again")
 
 
 def forget(file: Path, names: Sequence[str]) -> None:

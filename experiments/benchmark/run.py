@@ -17,10 +17,9 @@ from rich.console import Console
 from bridge.bench.apart import bench
 from bridge.bench.summary import by_target, ratio, summary
 from bridge.cli.processes import Child, ProcessEnded
-from bridge.demo.timing import machine
 from bridge.ledger import Event, Record
-from bridge.ledger.jsonl import read, write
-from experiments.apart import ROOT, forget, sweep
+from bridge.ledger.jsonl import read
+from experiments.apart import ROOT, begin, sweep
 from experiments.benchmark.models import LARGER, MODELS
 
 RESULTS = Path(__file__).parent / "results"
@@ -54,10 +53,7 @@ def main(
         if name not in MODELS:
             raise typer.BadParameter(f"{name}: there is no such model")
     console, file = Console(), RESULTS / "benchmark.jsonl"
-    if not file.exists():
-        write(file, [], {"command": "python -m experiments.benchmark.run", **machine()})
-    if again:
-        forget(file, chosen)
+    begin(file, "python -m experiments.benchmark.run", chosen, again)
     known = {record.model for record in read(file).records}
     sweep(
         [name for name in chosen if name not in known],

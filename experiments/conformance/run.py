@@ -21,12 +21,11 @@ import typer
 from rich.console import Console
 
 from bridge.conformance.pool import in_workers
-from bridge.demo.timing import machine
 from bridge.errors import WorkerFailure
 from bridge.ledger import DeadEnd, Event, Record
-from bridge.ledger.jsonl import append, read, write
+from bridge.ledger.jsonl import append, read
 from bridge.runtime.worker import Worker
-from experiments.apart import forget
+from experiments.apart import begin
 from experiments.conformance.entry import CRASHED, KEPT_DETAIL
 from experiments.conformance.modules import module_names
 from experiments.conformance.samples import names as supported
@@ -90,13 +89,9 @@ def main(
     file = file or RESULTS / f"{kind}_{dtype}.jsonl.gz"
     console = Console()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    if not file.exists():
-        more = " --modules" * modules + " --symbolic" * symbolic
-        command = f"python -m experiments.conformance.run --dtype {dtype} --samples {samples}{more}"
-        write(file, [], {"command": command, **machine()})
     if not summary:
-        if again:
-            forget(file, chosen)
+        more = " --modules" * modules + " --symbolic" * symbolic
+        begin(file, f"python -m experiments.conformance.run --dtype {dtype} --samples {samples}{more}", chosen, again)
         left = [name for name in chosen if name not in verdicts(read(file).records)]
         for number, (name, line) in enumerate(sweep(left, file, dtype, samples, symbolic, jobs, limit), start=1):
             console.print(f"{number}/{len(left)} {name}: {line}", markup=False, highlight=False, soft_wrap=True)

@@ -14,9 +14,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bridge.demo.timing import machine
-from bridge.ledger.jsonl import read, write
-from experiments.apart import forget, measured_apart, sweep
+from bridge.ledger.jsonl import read
+from experiments.apart import begin, measured_apart, sweep
 from experiments.corpus import MODELS, SKIPPED
 from experiments.coverage.summary import print_summary, verdicts
 
@@ -43,12 +42,10 @@ def main(
     console = Console()
     file = file or (DYNAMIC if dynamic_batch else RESULTS / f"corpus{'' if library else '_generated'}.jsonl.gz")
     measure = f"experiments.coverage.{'dynamic' if dynamic_batch else 'step'}"
-    if not file.exists():
-        write(file, [], {"command": "python -m experiments.coverage.run", **machine()})
-    if again:
-        forget(file, chosen)
-    known = verdicts(read(file).records)
     more = [*([] if library else ["--no-library"]), *([] if device == "cpu" else ["--device", device])]
+    command = ["python -m experiments.coverage.run", *(["--dynamic-batch"] if dynamic_batch else []), *more]
+    begin(file, " ".join(command), chosen, again)
+    known = verdicts(read(file).records)
     sweep(
         [name for name in chosen if name not in known],
         lambda name, children: measured_apart(measure, name, more, limit, children),

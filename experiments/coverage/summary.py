@@ -29,6 +29,7 @@ IDLE = (
     "aten._assert_async.msg",
     "aten._assert_async.default",
     "aten._assert_scalar.default",
+    "aten._linalg_check_errors.default",
     "aten._local_scalar_dense.default",
 )
 """Ops that compute nothing: checks, and what gives a number in a tensor to Python."""

@@ -21,6 +21,8 @@ from bridge.ledger.event import COPIED_BACK
 
 _ABOUT_SIZES = re.compile(r"size mismatch|stride mismatch|size\(\)|stride\(\)|storage_offset\(\)|dynamic")
 _OF_ANOTHER_COMPILATION = re.compile("BACKEND_MATCH|different backend")
+_PACKAGES = re.compile(r"[^\s\"'`(]*/(?:site|dist)-packages/")
+"""Where packages are installed, which differs from machine to machine."""
 
 
 class CaptureRecord:
@@ -154,6 +156,6 @@ class CaptureRecord:
 
 
 def _first_lines(text: str, length: int = 300) -> str:
-    """A reason of torch's on one line, without the pages of advice that follow it."""
-    kept = " ".join(line.strip() for line in text.splitlines()[:4] if line.strip())
+    """A reason of torch's on one line, without the pages of advice that follow it and the folders of packages."""
+    kept = " ".join(line.strip() for line in _PACKAGES.sub("", text).splitlines()[:4] if line.strip())
     return kept if len(kept) <= length else kept[: length - 1] + "…"

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 from torch.testing._internal.common_methods_invocations import op_db
 
 import bridge
+from bridge.demo.timing import machine
 from bridge.ledger import DeadEnd, Event, Measure, Placement, Record, Way
 from bridge.ledger.jsonl import read, write
+from experiments.apart import begin, forget
 from experiments.conformance import entry
 from experiments.conformance.entry import CRASHED, Result, differences, outcome
 from experiments.conformance.modules import module_samples
-from experiments.conformance.run import forget, sweep
+from experiments.conformance.run import sweep
 from experiments.conformance.samples import ENTRIES, samples
 from experiments.conformance.summary import (
     GENERATED,
@@ -159,6 +162,19 @@ def test_what_is_measured_again_is_forgotten_first(tmp_path: Path) -> None:
     forget(file, ["f"])
     assert list(verdicts(read(file).records)) == ["g"]
     assert read(file).about == {"command": "c"}
+
+
+def test_the_first_line_is_true_of_all_results(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    begin(file, "c", ["f"], again=False)
+    assert read(file).about == {"command": "c", **machine(), "time": read(file).about["time"]}
+    results = [Measure("samples", (1, 1), model=name) for name in "fg"]
+    write(file, results, {"command": "c", "versions": "torch 1.0"})
+    for names, again in (("fg", False), ("f", True)):
+        with pytest.raises(typer.BadParameter, match=r"torch 1\.0"):
+            begin(file, "c", names, again)
+    begin(file, "d", "fg", again=True)
+    assert (read(file).about["command"], read(file).records) == ("d", ())
 
 
 def test_verdict_is_that_of_the_worst_sample() -> None:

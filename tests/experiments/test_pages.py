@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from bridge.ledger.jsonl import read
+from bridge.report.html import report_html
+from bridge.report.report import make_report
 from experiments.api_instability import run as api_instability
+from experiments.coverage.run import RESULTS
 from experiments.maintenance import run as maintenance
 from experiments.maintenance.new_ops import CALLS
 from experiments.maintenance.ops import kept as releases
@@ -25,6 +29,12 @@ def test_readme_is_as_the_results(name: str) -> None:
 
 def test_pages_are_as_the_results() -> None:
     assert maintenance.PAGE.read_text(encoding="utf-8") == page("Maintenance", maintenance.tables())
+
+
+def test_the_page_of_the_corpus_is_as_the_results() -> None:
+    results = RESULTS / "corpus.jsonl.gz"
+    made = report_html(make_report(read(results)))
+    assert (RESULTS / "corpus.html").read_text(encoding="utf-8") == made, f"bridge report {results} --html …"
 
 
 def test_every_call_of_something_new_has_a_result() -> None:

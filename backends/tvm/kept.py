@@ -61,7 +61,7 @@ def key_of(graph: Graph, options: Options) -> str | None:
         text = described(graph)
     except Untold:
         return None
-    chosen = repr(replace(options, timeout=1.0, dynamic=None))
+    chosen = repr((replace(options, timeout=1.0, dynamic=None), torch.get_default_dtype()))
     return hashlib.sha256("\n".join([text, chosen, *_surroundings()]).encode()).hexdigest()
 
 

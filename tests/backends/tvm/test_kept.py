@@ -123,6 +123,22 @@ def test_what_differs_is_built(built: list[Any], change: dict[str, Any]) -> None
     torch.testing.assert_close(compiled(x), net(x))
 
 
+def test_the_type_of_numbers_is_part_of_what_was_built(built: list[Any]) -> None:
+    """Integers are compared with a number in torch's default type, which no value of the graph has."""
+    x = torch.tensor([2**24 + 1])
+
+    def is_larger() -> bool:
+        torch._dynamo.reset()
+        return bridge.compile(lambda x: x > 2.0**24)(x).item()
+
+    assert not is_larger()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert is_larger()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_sizes_that_are_symbols_are_not_told_by_text(built: list[Any]) -> None:
     compiled = compiled_anew(Net(), torch.randn(5, 6, 6), dynamic=True)
     (forward, _) = bridge.inspect(compiled).graphs

@@ -1,10 +1,10 @@
-"""What a graph is given has to hold, or torch raises: indices lie within bounds, and no divisor is zero.
+"""What a graph is given has to hold, or torch raises: indices lie within bounds, no divisor is zero, values are enough.
 
 Kernels read nothing that is not there. That an index is wrong is found by a kernel of its own, which looks at the
 index tensor alone, before any other reads by it. Only integers that come from outside are looked at, and in the forward
 alone: positions that a graph computes from floats (of a maximum, of a sort) are right by construction, and a backward
 reads where its forward did. A zero among the integers that others are divided by is found in the same way, wherever
-they come from; kernels divide by something else there.
+they come from; kernels divide by something else there. So is a mask that holds more often than there are values.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from bridge.ir.joint import Graph, Phase, Role
 from bridge.ir.nodes import op_name
@@ -51,21 +52,47 @@ class Bound:
 
 @dataclass(frozen=True)
 class Divisor:
-    """The integers `index` must not hold a zero."""
+    """The integers `index`, or a number that is read or a size, must not hold a zero in the type of the division."""
 
     node: fx.Node
     index: fx.Node
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The type in which is divided: a divisor without dimensions is made that of what it divides."""
+        return self.node.meta["val"].dtype
+
+    @property
     def key(self) -> tuple[Any, ...]:
-        return (self.index,)
+        return self.index, self.dtype
 
     @property
     def error(self) -> Exception:
         return RuntimeError(f"ZeroDivisionError: {op_name(self.node)} divides integers by zero{at_line(self.node)}")
 
 
-Check = Bound | Divisor
+@dataclass(frozen=True)
+class Source:
+    """`count` values have to be enough for the mask `index`, spread to `shape`."""
+
+    node: fx.Node
+    index: fx.Node
+    shape: tuple[Any, ...]
+    count: Any
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.index, str(self.shape), str(self.count)
+
+    @property
+    def error(self) -> Exception:
+        return RuntimeError(
+            f"shape mismatch: {op_name(self.node)} has {self.count} values for a mask that holds more often"
+            f"{at_line(self.node)}"
+        )
+
+
+Check = Bound | Divisor | Source
 """Something that `index` has to hold before `node` runs."""
 
 
@@ -75,7 +102,8 @@ def checks(graph: Graph) -> dict[fx.Node, list[Check]]:
         return {}
     found: dict[fx.Node, list[Check]] = {}
     known: set[tuple[Any, ...]] = set()
-    for check in (*(_bounds(graph) if graph.phase is not Phase.BACKWARD else ()), *_divisors(graph)):
+    given = (*_bounds(graph), *_sources(graph)) if graph.phase is not Phase.BACKWARD else ()
+    for check in (*given, *_divisors(graph)):
         if check.key not in known:
             known.add(check.key)
             found.setdefault(check.node, []).append(check)
@@ -90,12 +118,28 @@ def _bounds(graph: Graph) -> Iterator[Bound]:
         yield from (bound for bound in _bounds_of(node) if _made_of(bound.index, given, made))
 
 
+def _sources(graph: Graph) -> Iterator[Source]:
+    for node in graph.nodes:
+        if node.target is aten.masked_scatter.default:
+            given, result = call_arguments(node), node.meta["val"]
+            count = given["source"].meta["val"].numel()
+            if not statically_known_true(count >= result.numel()):
+                yield Source(node, given["mask"], tuple(result.shape), count)
+
+
 def _divisors(graph: Graph) -> Iterator[Divisor]:
     for node in graph.nodes:
         if node.target in DIVIDING and not _gives_floats(node):
             divisor = call_arguments(node)["other"]
-            if isinstance(divisor, fx.Node) and not is_size(divisor) and not is_zero(node.meta["val"].numel()):
+            if not isinstance(divisor, fx.Node) or is_zero(node.meta["val"].numel()):
+                continue
+            if not (is_size(divisor) and statically_known_true(divisor.meta["val"] > 0) and _is_wide(node)):
                 yield Divisor(node, divisor)
+
+
+def _is_wide(node: fx.Node) -> bool:
+    """Whether any number that is no zero stays so in the type of a division."""
+    return node.meta["val"].dtype == torch.int64
 
 
 def _gives_floats(node: fx.Node) -> bool:
@@ -175,14 +219,18 @@ INDEXED: Mapping[Any, Callable[[fx.Node, Mapping[str, Any]], Iterator[Bound]]] =
 
 DIVIDING = frozenset(
     {
+        aten.div.Scalar_mode,
         aten.div.Tensor_mode,
+        aten.floor_divide.Scalar,
         aten.floor_divide.default,
+        aten.fmod.Scalar,
         aten.fmod.Tensor,
-        aten.remainder.Tensor,
+        aten.remainder.Scalar,
         aten.remainder.Scalar_Tensor,
+        aten.remainder.Tensor,
     }
 )
-"""Overloads that divide integers by a tensor of them."""
+"""Overloads that divide integers by a tensor of them, or by a number that is not known before it runs."""
 
 
 def checker(check: Check) -> Callable[[torch.Tensor], None]:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.backends.tvm.bounds import Bound, Check, checks
+from bridge.backends.tvm.bounds import Bound, Check, Source, checks
 from bridge.backends.tvm.compat import DTYPES, Expr, R, dtype_name, extent, number, relax, shape_of, tirx
 from bridge.backends.tvm.convert import convert
-from bridge.backends.tvm.kernels import pointwise, reduced
+from bridge.backends.tvm.kernels import cast, pointwise, reduced, scalar
 from bridge.backends.tvm.lowered import Lowered, constants_of, tensor_outputs
 from bridge.backends.tvm.symbols import Symbols
 from bridge.ir.callout import callout_inputs
@@ -144,16 +144,23 @@ class _Lowering:
 
     def _check(self, check: Check) -> None:
         """A kernel that looks at an index or a divisor, and a step that raises by what it found."""
-        held = self._expr[check.index]
-        if isinstance(check, Bound):
-            found = outside(held, self._symbols.size(check.low), self._symbols.size(check.high), check.besides)
-        else:
-            found = any_of("zero", lambda value: value.astype("int64") == extent(0), held)
+        found = self._looked(check)
         self._owners[found.name] = check.node.name
         name = f"check_{found.name}"
         call = R.call_pure_packed(relax.ExternFunc(CHECK + name), found, ty_args=[relax.ObjectType()])
         self._names[self._builder.emit(call, name).name] = name
         self._checks[name] = found.name, check
+
+    def _looked(self, check: Check) -> Any:
+        if isinstance(check, Bound):
+            low, high = self._symbols.size(check.low), self._symbols.size(check.high)
+            return outside(self._expr[check.index], low, high, check.besides)
+        if isinstance(check, Source):
+            shape = [self._symbols.size(n) for n in check.shape]
+            return more_often(R.broadcast_to(self._expr[check.index], shape), self._symbols.size(check.count))
+        name, size = dtype_name(check.dtype), is_size(check.index)
+        divisor = scalar(self._symbols.size(check.index.meta["val"]), name) if size else self._expr[check.index]
+        return any_of("zero", lambda value: value == number(0, value), cast(divisor, name))
 
     def _call_out(self, node: fx.Node) -> None:
         arguments = [self._argument(n) for n in callout_inputs(node)]
@@ -186,6 +193,12 @@ def outside(index: Expr, low: Any, high: Any, besides: int | None) -> Expr:
         return out if besides is None else tirx.And(out, position != extent(besides))
 
     return any_of("outside", wrong, index)
+
+
+def more_often(mask: Expr, count: Any) -> Expr:
+    """1 where a mask holds more often than `count`, else 0; an int32 without dimensions."""
+    held = reduced("held", "sum", lambda value: value.astype("int64"), mask, range(len(shape_of(mask))), False)
+    return any_of("more_often", lambda value: value > extent(count), held)
 
 
 def any_of(name: str, wrong: Callable[[Expr], Expr], values: Expr) -> Expr:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from bridge.backends.tvm.compat import (
     Expr,
@@ -74,10 +73,10 @@ def only_rounding_of_floats(x, other, rounding_mode):
 
 
 def only_divisors_but_zero(x, other):
-    """Where an integer is divided by zero, torch raises. In a tensor the program looks for one: `bounds.py`."""
-    if holds_floats(x) or not isinstance(other, int | torch.SymInt) or statically_known_true(other != 0):
-        return None
-    return f"integers divided by {other}, which is not known to be other than zero"
+    """Where an integer is divided by zero, torch raises. What is no constant the program looks at: `bounds.py`."""
+    if isinstance(other, int) and isinstance(x, torch.Tensor) and not holds_floats(x):
+        bits = 64 if x.dtype == torch.bool else torch.iinfo(x.dtype).bits
+        return None if other % 2**bits else f"integers of {bits} bits divided by {other}, which is zero"
 
 
 @converts(

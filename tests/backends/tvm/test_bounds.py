@@ -134,8 +134,51 @@ def test_integers_are_divided_by_tensors_and_a_zero_raises(name: str, dtype: tor
     assert not list(bridge.inspect(compiled).ledger)
 
 
+BY_NUMBERS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "remainder.Scalar": lambda a, n: a % n,
+    "floor_divide.Scalar": lambda a, n: torch.ops.aten.floor_divide.Scalar(a, n),
+    "div.Scalar_mode": lambda a, n: torch.ops.aten.div.Scalar_mode(a, n, rounding_mode="floor"),
+    "fmod.Scalar": lambda a, n: torch.fmod(a, n),
+}
+
+
+@pytest.mark.parametrize("name", BY_NUMBERS)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64])
+def test_a_number_by_which_is_divided_is_looked_at(name: str, dtype: torch.dtype) -> None:
+    """A number that is read, a size, and a tensor without dimensions; 256 is no int8 but 0."""
+    divided = torch.tensor([7, -7, 100], dtype=dtype)
+    read = bridge.compile(lambda a, n: BY_NUMBERS[name](a, n.item()), dynamic=True)
+    size = bridge.compile(lambda a, n: BY_NUMBERS[name](a, n.shape[0] - 2), dynamic=True)
+    for number in (3, -1, 256 if dtype == torch.int64 else 5):
+        expected = BY_NUMBERS[name](divided, number)
+        assert torch.equal(read(divided, torch.tensor(number)), expected)
+        assert number < 0 or torch.equal(size(divided, torch.zeros(number + 2)), expected)
+    for number in (0, *((256,) if dtype == torch.int8 else ())):
+        for compiled, given in ((read, torch.tensor(number)), (size, torch.zeros(number + 2))):
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                compiled(divided, given)
+    assert not read.ledger.select(dead_end="coverage")
+
+
+def test_a_divisor_that_becomes_zero_in_the_type_of_what_it_divides_raises() -> None:
+    compiled = bridge.compile(lambda a, b: a // b)
+    assert compiled(torch.tensor([7], dtype=torch.int8), torch.tensor(3)).item() == 2
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(torch.tensor([7], dtype=torch.int8), torch.tensor(256))
+
+
+def test_a_mask_that_holds_more_often_than_there_are_values_raises() -> None:
+    compiled = bridge.compile(lambda x, mask, values: x.masked_scatter(mask, values).exp())
+    x, values = torch.randn(3, 4), torch.randn(5)
+    few = torch.tensor([True, False, False])[:, None]
+    torch.testing.assert_close(compiled(x, few, values)[0], values[:4].exp())
+    with pytest.raises(RuntimeError, match="aten.masked_scatter.default has 5 values for a mask that holds more often"):
+        compiled(x, torch.tensor([True, False, True])[:, None], values)
+
+
 def test_every_way_to_divide_is_tried() -> None:
-    assert {str(op).removeprefix("aten.").removesuffix(".default") for op in DIVIDING} == set(DIVISIONS)
+    tried = {str(op).removeprefix("aten.").removesuffix(".default") for op in DIVIDING}
+    assert tried == {*DIVISIONS, *BY_NUMBERS}
 
 
 @pytest.mark.parametrize("divided", [torch.floor_divide, torch.remainder, torch.fmod])
@@ -156,7 +199,9 @@ def test_a_size_is_no_zero_and_divides() -> None:
 
 
 def test_a_constant_zero_is_left_to_eager_which_raises() -> None:
-    compiled = bridge.compile(lambda x: x % 0 + x)
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        compiled(torch.tensor([2, 5, 6]))
-    assert not compiled.ledger.select(dead_end="maintenance")
+    """256 is one for integers of 8 bits."""
+    for zero, dtype in ((0, torch.int64), (0, torch.bool), (256, torch.int8)):
+        compiled = bridge.compile(lambda x, zero=zero: x % zero + x)
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            compiled(torch.tensor([1, 0, 1], dtype=dtype))
+        assert not compiled.ledger.select(dead_end="maintenance")

@@ -23,8 +23,9 @@ class Copier:
         self._told = False
 
     def lay_out(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-        """The tensor with the strides that were captured."""
-        if all(a == b or n < 2 for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True)):
+        """The tensor with the strides that were captured; one without elements has none to be read by."""
+        unlike = [n for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True) if a != b]
+        if not tensor.numel() or all(n < 2 for n in unlike):
             return tensor
         return self._copied(tensor, strides, f"has strides {tensor.stride()} where {strides} were captured")
 

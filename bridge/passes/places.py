@@ -65,8 +65,8 @@ def _number_of(node: fx.Node, place: int) -> Any:
     if node.target in READ:
         return node.meta["val"].shape[place]
     written, values, mask = fake(node.args[0]), fake(node.args[2]), fake(node.args[1][place])  # type: ignore[index]
-    rank = written.dim() - mask.dim() + 1
-    return values.shape[place] if values.dim() == rank and not _is_one(values.shape[place]) else None
+    at = values.dim() - 1 - (written.dim() - place - mask.dim())
+    return values.shape[at] if at >= 0 and not _is_one(values.shape[at]) else None
 
 
 def _depends_on_values(size: Any) -> bool:

@@ -32,6 +32,25 @@ def write_one_value(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return x.index_put((mask,), torch.tensor(3.0)).cos()
 
 
+def write_one_row(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return x.index_put((mask[:, 0],), x[0].exp()).cos()
+
+
+def write_one_column(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return torch.ops.aten.index_put(x, [None, mask[0]], x[:, :1].exp()).cos()
+
+
+def write_a_value_beside(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The mask has two of three dimensions, and the values are the same at all its places."""
+    wide = torch.stack([x, x * 2])
+    return torch.ops.aten.index_put(wide, [None, mask], x[:2, :1].exp(), accumulate=True).cos()
+
+
+def write_the_same_to_all_rows(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    columns = mask[0]
+    return torch.ops.aten.index_put(x, [None, columns], x[2, columns].exp()).cos()
+
+
 def add_rows(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     rows = mask[:, 0]
     return x.index_put((rows,), x[rows].exp(), accumulate=True)
@@ -42,7 +61,10 @@ def first_few(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return x[mask[:, 0]][:3].exp()
 
 
-WAYS = [read_rows, read_columns, read_elements, write_rows, write_one_value, add_rows, first_few]
+WAYS = [
+    *(read_rows, read_columns, read_elements, write_rows, write_one_value, write_one_row, write_one_column),
+    *(write_a_value_beside, write_the_same_to_all_rows, add_rows, first_few),
+]
 
 
 @pytest.mark.parametrize("function", WAYS)
@@ -61,6 +83,7 @@ def test_at_the_places_of_a_mask(function: Callable[..., torch.Tensor]) -> None:
     ways = {way for graph in bridge.inspect(compiled).graphs for way in graph.placement.values()}
     assert Way.GENERATED in ways
     assert Way.FALLBACK not in ways
+    assert not compiled.ledger.select(kind="laid out anew")
 
 
 def holding(*places: int) -> torch.Tensor:

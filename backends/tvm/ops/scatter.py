@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from bridge.backends.tvm.compat import (
     Expr,
@@ -44,12 +43,11 @@ from bridge.backends.tvm.ops.indexing import (
     element_count,
     held_inside,
     inside_of,
-    is_mask,
-    no_masks,
     numel,
     poison,
     wrapped,
 )
+from bridge.backends.tvm.ops.masks import masked_put, no_masks_but_for_one_value
 from bridge.backends.tvm.ops.view import flat_position, only_dense, unflattened
 from bridge.backends.tvm.table import Accumulate, converts
 from bridge.ir.shapes import positive
@@ -138,14 +136,6 @@ def put(x, index, source, accumulate):
     return reshaped(written(flat, 0, places, values, added if accumulate else lambda old, new: new), shape)
 
 
-def no_masks_but_for_one_value(indices, values):
-    """With a mask alone, and values that are the same for all that it lets through, each element is chosen alone."""
-    mask, *others = indices
-    if is_mask(mask) and not others and (values.dim() == 0 or statically_known_true(values.shape[0] == 1)):
-        return None
-    return no_masks(indices)
-
-
 @converts(
     aten.index_put.default,
     aten._unsafe_index_put.default,
@@ -154,8 +144,8 @@ def no_masks_but_for_one_value(indices, values):
     symbolic=True,
 )
 def index_put(x, indices, values, accumulate):
-    if indices[0] is not None and dtype_of(indices[0]) in ("bool", "uint8"):
-        return masked_put(x, indices[0], cast(values, dtype_of(x)), accumulate)
+    if any(i is not None and dtype_of(i) in ("bool", "uint8") for i in indices):
+        return masked_put(x, indices, cast(values, dtype_of(x)), accumulate)
     plan = Indexing(x, indices)
     given = [i for i in indices if i is not None]
     values = cast(values, dtype_of(x))
@@ -175,18 +165,6 @@ def index_put(x, indices, values, accumulate):
         nest(plan.shape, at)
 
     return loops("index_put", [(plan.x, dtype_of(x))], body, x, values, *given)[0]
-
-
-def masked_put(x: Expr, mask: Expr, values: Expr, accumulate: bool) -> Expr:
-    """x with the same values wherever the mask, of x's first dimensions, is True."""
-    shape = shape_of(x)
-    mask = reshaped(mask, [*shape_of(mask), *(1 for _ in shape[len(shape_of(mask)) :])])
-    values = reshaped(values, shape_of(values)[1:])
-
-    def element(m, v, new):
-        return tirx.Select(m, added(v, new) if accumulate else new, v)
-
-    return pointwise("masked_put", element, cast(mask, "bool"), x, values)
 
 
 @converts(aten.embedding_dense_backward.default, accumulate=Accumulate.OPMATH, symbolic=True)

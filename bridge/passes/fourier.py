@@ -71,7 +71,12 @@ def _roots(like: Tensor, n: int, columns: int, forward: bool) -> Complex:
 
 
 def _along(dim: int) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda x, matrix: (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
+    """A product with a matrix along a dimension. A single row is one of a matrix, as torch would make it in place."""
+
+    def product(x: Tensor, matrix: Tensor) -> Tensor:
+        return (x[None] @ matrix)[0] if x.dim() == 1 else (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
+
+    return product
 
 
 def _scaled(x: Complex, sizes: Sequence[int], normalization: int) -> Complex:

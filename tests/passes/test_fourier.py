@@ -18,6 +18,7 @@ whole, pairs = torch.view_as_complex, torch.view_as_real
 TRANSFORMED: dict[str, Callable[..., Any]] = {
     "fft": lambda x: pairs(fft(whole(x))),
     "two of a real one": lambda x: fft(fft(x, dim=-1), dim=-2).real,
+    "of one dimension": lambda x: pairs(fft(whole(x).reshape(-1))),
     "ifft2, by the root": lambda x: pairs(ifft2(whole(x), norm="ortho")),
     "rfft": lambda x: pairs(rfft(x, dim=1)),
     "rfftn, by the number": lambda x: pairs(rfftn(x, dim=(2, 0, 1), norm="forward")),

@@ -15,6 +15,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from bridge.ir.joint import Graph, copied
+from bridge.ir.provenance import source_line
 from bridge.ir.shapes import fake, is_size, new_symbols_of
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import new_node
@@ -39,15 +40,18 @@ def count_places(graph: Graph, ledger: Ledger) -> Graph:
 
 def _nonzero(graph: fx.Graph, node: fx.Node) -> None:
     value = fake(node)
-    size = _counted(graph, node, node.args[0], value.shape[0])
+    held = node.args[0]
+    if fake(held).is_complex():
+        held = new_node(graph, node, aten.ne.Scalar, (held, 0))
+    size = _counted(graph, node, held, value.shape[0])
     if size is not None:
-        _replace(graph, node, aten.nonzero_static.default, (node.args[0],), {"size": size})
+        _replace(graph, node, aten.nonzero_static.default, (held,), {"size": size})
 
 
 def _masked_select(graph: fx.Graph, node: fx.Node) -> None:
-    shape = torch.broadcast_shapes(*(fake(argument).shape for argument in node.args))
-    if not shape or not all(isinstance(n, int) for n in shape):
-        return  # a scalar has no column to index by
+    shape = torch.broadcast_shapes(*(fake(argument).shape for argument in node.args)) or (1,)
+    if not all(isinstance(n, int) for n in shape):
+        return
     given, mask = (new_node(graph, node, aten.expand.default, (argument, list(shape))) for argument in node.args)
     value = fake(node)
     size = _counted(graph, node, mask, value.shape[0])
@@ -108,6 +112,8 @@ def _told(graph: fx.Graph, node: fx.Node, count: fx.Node, size: Any, said: str) 
         read = graph.call_function(aten._local_scalar_dense.default, (count,))
         read.meta = {**node.meta, "val": size}
         return read
+    if isinstance(size, torch.SymInt) and size.node.expr.is_number:  # what it is written into has told it
+        size = int(size)
     before = itertools.takewhile(lambda other: other is not node, graph.nodes)
     known = size if isinstance(size, int) else next((n for n in before if _is(n, size)), None)
     if known is not None:
@@ -116,8 +122,9 @@ def _told(graph: fx.Graph, node: fx.Node, count: fx.Node, size: Any, said: str) 
 
 
 def _check(graph: fx.Graph, node: fx.Node, holds: fx.Node, said: str) -> None:
-    """Raise RuntimeError where a 0-d tensor of bool does not hold."""
-    checked = graph.call_function(aten._assert_async.msg, (holds, said))
+    """Raise RuntimeError where a 0-d tensor of bool does not hold, with the user's line."""
+    line = source_line(node)
+    checked = graph.call_function(aten._assert_async.msg, (holds, f"{said}, at {line}" if line else said))
     checked.meta = {**node.meta, "val": None}
 
 

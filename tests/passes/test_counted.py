@@ -32,7 +32,11 @@ def repeated(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return x.repeat_interleave(mask[:, 0].long() + mask[:, 1], 0) * 2
 
 
-OWN = [rows_of_places, places_themselves, columns_of_floats, chosen, repeated]
+def places_of_complex_numbers(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return torch.complex(x.detach() * mask, x.detach() * mask.flip(0)).nonzero() + 1
+
+
+OWN = [rows_of_places, places_themselves, columns_of_floats, chosen, repeated, places_of_complex_numbers]
 COMPUTE_NOTHING = ("_local_scalar_dense", "_assert_scalar", "_assert_async")
 
 
@@ -56,6 +60,31 @@ def test_nothing_is_called(function: Callable[..., torch.Tensor]) -> None:
     assert not [name for name in called if not name.startswith(COMPUTE_NOTHING)]
 
 
+def test_places_are_found_among_sizes_that_are_symbols() -> None:
+    compiled = bridge.compile(lambda x, mask: x[mask] * 2, library=False, dynamic=True)
+    for rows in (3, 5, 7):
+        x, mask = torch.randn(rows, 4), torch.rand(rows, 4) < 0.5
+        torch.testing.assert_close(compiled(x, mask), x[mask] * 2)
+    assert not compiled.ledger.select(dead_end="maintenance")
+
+
+def test_as_many_places_as_they_are_written_to() -> None:
+    compiled = bridge.compile(lambda x, mask, rows: x.index_add(0, mask.nonzero()[:, 0], rows), library=False)
+    x, rows = torch.randn(6, 2), torch.randn(3, 2)
+    torch.testing.assert_close(compiled(x, holding(0, 2, 5), rows), x.index_add(0, torch.tensor([0, 2, 5]), rows))
+    with pytest.raises(RuntimeError):
+        compiled(x, holding(0, 2), rows)
+    assert not compiled.ledger.select(dead_end="coverage")
+
+
+def test_a_mask_without_dimensions_chooses_one_or_none() -> None:
+    compiled = bridge.compile(lambda x, mask: torch.masked_select(x, mask).exp(), library=False)
+    for mask in (torch.tensor(True), torch.tensor(False)):
+        x = torch.randn(())
+        torch.testing.assert_close(compiled(x, mask), torch.masked_select(x, mask).exp())
+    assert not compiled.ledger.select(dead_end="coverage")
+
+
 def test_more_or_fewer_values_than_places_raise() -> None:
     compiled = bridge.compile(lambda x, mask, values: x.index_put((mask,), values).cos(), library=False)
     x, values = torch.zeros(6, 2), torch.randn(3, 2)
@@ -63,15 +92,6 @@ def test_more_or_fewer_values_than_places_raise() -> None:
     for mask in (holding(0, 2), holding(0, 1, 2, 3)):
         with pytest.raises(RuntimeError, match="shape mismatch: 3 values"):
             compiled(x, mask, values)
-
-
-def test_a_scalar_is_chosen_or_not() -> None:
-    """Its places have no column to index by, so ATen chooses."""
-    compiled = bridge.compile(lambda x, mask: torch.masked_select(x, mask) + 1, library=False)
-    for held in (True, False):
-        args = torch.tensor(1.0), torch.tensor(held)
-        torch.testing.assert_close(compiled(*args), torch.masked_select(*args) + 1)
-    assert compiled.ledger.select(op="aten.masked_select.default")
 
 
 @pytest.mark.parametrize(
@@ -88,5 +108,5 @@ def test_wrong_repeats_raise(output_size: int | None, repeats: list[int], said: 
     wrong = torch.tensor(repeats)
     with pytest.raises(RuntimeError):
         function(x, wrong)
-    with pytest.raises(RuntimeError, match=said):
+    with pytest.raises(RuntimeError, match=f"{said}, at test_counted"):
         compiled(x, wrong)

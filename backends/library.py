@@ -12,7 +12,7 @@ from torch import fx
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout, effect_of
 from bridge.ir.nodes import READS, draws, op_name
-from bridge.ir.shapes import new_symbols_of, tensors_of
+from bridge.ir.shapes import new_symbols_of, real_symbols_of, tensors_of
 from bridge.ir.views import is_view
 from bridge.ledger import DeadEnd
 
@@ -98,6 +98,7 @@ class Library:
     """Takes what `VENDOR` names, but small products, if `vendor`; always random ops, checks, and what reads a number.
 
     Random ops are torch's own: drawn in program order from torch's generator, a seed means what it means in eager.
+    And what writes a float that is known only as the program runs: a kernel is given whole numbers alone.
     Views of complex tensors too, which cost nothing and which no kernel can hold, and views of what values decide.
     """
 
@@ -109,6 +110,8 @@ class Library:
     def accepts(self, node: fx.Node) -> Refusal | None:
         vendors = self.vendor and node.target in VENDOR and not is_small_product(node)
         if draws(node) or (effect_of(node) or node.target) in CHECKS or node.target in READS or vendors:
+            return None
+        if node.target is aten.scalar_tensor.default and real_symbols_of(node):
             return None
         if is_view(node) and new_symbols_of(node):
             return None

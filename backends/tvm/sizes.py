@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ BOUNDS: Mapping[str, Callable[[int, int], int]] = {"min": min, "max": max}
 def index_of(text: str) -> Index:
     """A size from its Python text."""
     names: dict[str, Any] = {name: Index.of(Size(name)) for name in compile(text, "<size>", "eval").co_names}
-    return Index.of(eval(text, {"__builtins__": {}}, {**names, "min": _smaller, "max": _at_least_one}))
+    return Index.of(eval(text, {"__builtins__": {}}, {**names, "min": _smallest, "max": _largest}))
 
 
 def text_of(index: Index) -> str:
@@ -37,17 +38,20 @@ def told(name: str, one: Index, other: Index) -> Index | None:
     return Index.of(Size(text))
 
 
-def _smaller(one: int | Index, other: int | Index) -> Index:
-    found = told("min", Index.of(one), Index.of(other))
+def _smallest(*sizes: int | Index) -> Index:
+    return functools.reduce(functools.partial(_told, "min"), (Index.of(size) for size in sizes))
+
+
+def _largest(*sizes: int | Index) -> Index:
+    """torch's strides hold max(1, size), which differs from the size for an empty tensor alone, where none is used."""
+    more_than_one = [Index.of(size) for size in sizes if size != 1]
+    return functools.reduce(functools.partial(_told, "max"), more_than_one)
+
+
+def _told(name: str, one: Index, other: Index) -> Index:
+    found = told(name, one, other)
     assert found is not None, "names in the text of a size are sizes"
     return found
-
-
-def _at_least_one(one: int, size: Index) -> Index:
-    """torch's strides hold max(1, size), which differs from the size for an empty tensor alone, where none is used."""
-    if one != 1:
-        raise ValueError(f"the larger of {one} and {size} is no size that a kernel can be told")
-    return size
 
 
 def _text_of_atom(atom: Any) -> str:

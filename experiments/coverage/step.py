@@ -209,23 +209,30 @@ def drawn_in_the_open(module: nn.Module) -> Iterator[None]:
         yield
 
 
-def is_far_by_rounding(name: str, library: bool, found: Step, eager: Eager) -> bool:
+def is_far_by_rounding(make: Callable[[], Made], library: bool, found: Step, eager: Eager) -> bool:
     """Whether a step is what eager's is in float64, and all gradients together no further off than eager's may be.
 
-    A dozen changes of the last bits do not meet every unit that rounding may switch on or off.
+    A dozen changes of the last bits do not meet every unit that rounding may switch on or off. make: the model and its
+    inputs in float64.
     """
     furthest_off = max(gradient_error(step, eager.exact) for step in eager.changed)
     if gradient_error(found, eager.exact) > furthest_off:
         return False
     steps = []
     for compile in (lambda module: bridge.compile(module, library=library), lambda module: module):
-        module, args, kwargs, loss = placed(MODELS[name](), found.outputs["loss"].device.type)
+        module, args, kwargs, loss = make()
         try:
             with drawn_in_the_open(module):
-                steps.append(taken(compile(module.double()), widened(args), widened(kwargs), loss))
+                steps.append(taken(compile(module), args, kwargs, loss))
         except (RuntimeError, TypeError, ValueError):
             return False  # there is no such step in float64
     return not differences(steps[0], steps[1], steps[1])
+
+
+def doubled(made: Made) -> Made:
+    """A model and its inputs in float64."""
+    module, args, kwargs, loss = made
+    return module.double(), widened(args), widened(kwargs), loss
 
 
 def gradient_error(step: Step, exact: Step) -> float:
@@ -289,7 +296,7 @@ def measured(name: str, library: bool = True, device: str = "cpu") -> list[Recor
     found = taken(compiled, args, kwargs, loss)
     further = differences(found, eager.step, eager.exact)
     wrong = differences(found, furthest([eager.step, *eager.changed], eager.exact), eager.exact) if further else []
-    exactly = bool(wrong) and is_far_by_rounding(name, library, found, eager)
+    exactly = bool(wrong) and is_far_by_rounding(lambda: doubled(placed(MODELS[name](), device)), library, found, eager)
     wrong = [] if exactly else wrong
     events = [Event(DeadEnd.MAINTENANCE, what, how, WRONG, model=name) for what, how in wrong]
     rounded = len(further) - len(wrong)

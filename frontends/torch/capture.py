@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -16,10 +17,11 @@ from bridge.frontends.torch.aliasing import (
     check_results,
     with_detached_results,
 )
-from bridge.frontends.torch.marks import hints, integers, mark_inputs, with_marked_results
+from bridge.frontends.torch.marks import hints, marked_inputs, marked_sizes, with_marked_results
 from bridge.frontends.torch.masks import drop_masks
 from bridge.frontends.torch.record import CaptureRecord
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
+from bridge.frontends.torch.sized import keep_sizes
 from bridge.frontends.torch.undefined import Reached, reached_results, with_missing_gradients
 from bridge.frontends.torch.values import check_sizes, check_squeezes, complete_values
 from bridge.ir.compiled import CompiledGraph
@@ -74,14 +76,19 @@ class Capture:
         read_values: keep in the graph what reads numbers or sizes out of tensors.
         """
         made, frame = backend or self.backend, own_frame(function)
-        return self.adapter.compile(frame, made, dynamic, self._record, guard_hooks, read_values, self._follows)
+        return self.adapter.compile(
+            frame, made, dynamic, self._record, guard_hooks, read_values, self._begins, self._follows
+        )
 
-    def _follows(self, frame: Any) -> list[str]:
+    def _begins(self, frame: Any) -> None:
+        """Remember which sizes are dynamic, for the case that the graph breaks before anything is captured."""
+        self._sizes.update(marked_sizes(frame.f_locals, self.adapter.dynamic_dims))
+
+    def _follows(self, frame: Any) -> AbstractContextManager[list[str]]:
         """Say of what a frame behind a graph break is given that it is dynamic, if a graph had symbolic sizes."""
         if not self._sizes:
-            return []
-        mark_inputs(frame.f_locals, self._sizes, self.adapter.mark_dynamic)
-        return integers(frame)
+            return nullcontext([])
+        return marked_inputs(frame, self._sizes, self.adapter.mark_dynamic)
 
     def backend(self, module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """What Dynamo calls with each graph. Compiles forward and backward, or the inference graph."""
@@ -103,10 +110,11 @@ class Capture:
         try:
             check_results(module)
             drop_masks(module)
+            keep_sizes(module)
             with self.adapter.rnn_tracing(module):
                 run = with_detached_results(module, aot(module, examples))
                 if broken is not None:
-                    run = with_marked_results(module, run, self.adapter.mark_dynamic)
+                    run = with_marked_results(module, run)
                 return with_missing_gradients(run, lambda: self._reached.get(name))
         except Unfit as reason:
             self._record.left_out(name, str(reason), module)

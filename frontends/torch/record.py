@@ -20,6 +20,8 @@ from bridge.ledger import DeadEnd, Event, Ledger
 from bridge.ledger.event import COPIED_BACK
 
 _ABOUT_SIZES = re.compile(r"size mismatch|stride mismatch|size\(\)|stride\(\)|storage_offset\(\)|dynamic")
+_OF_ANOTHER_MODULE = re.compile(r"_parameters\[|failed on a parameter")
+"""The code of a module's class is shared: a weight of another size is another module's, and no size has changed."""
 _OF_ANOTHER_COMPILATION = re.compile("BACKEND_MATCH|different backend")
 _PACKAGES = re.compile(r"[^\s\"'`(]*/(?:site|dist)-packages/")
 """Where packages are installed, which differs from machine to machine."""
@@ -88,7 +90,7 @@ class CaptureRecord:
     def recompiled(self, graph: str) -> None:
         """Compiling a frame again for new sizes is a dead end; for another mode, type or branch it is a new program."""
         self._graphs += 1
-        reasons, self._reasons = self._reasons, []
+        reasons, self._reasons = [r for r in self._reasons if not _OF_ANOTHER_MODULE.search(r)], []
         if reasons and _ABOUT_SIZES.search(reasons[0]):
             event = Event(DeadEnd.DYNAMIC_SHAPE, op="frame", detail=reasons[0], kind="recompiled", graph=graph)
             self._ledger.record(event)

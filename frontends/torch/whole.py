@@ -16,6 +16,7 @@ from bridge.frontends.torch.capture import own_frame
 from bridge.frontends.torch.epilogue import effect_after_graph
 from bridge.frontends.torch.masks import drop_masks
 from bridge.frontends.torch.roles import FrameInput, frame_inputs, input_roles, output_roles
+from bridge.frontends.torch.sized import keep_sizes
 from bridge.ir.joint import JointGraph, Phase, Role, copied
 
 
@@ -106,6 +107,7 @@ class _Capture:
         try:
             check_results(module)
             drop_masks(module)
+            keep_sizes(module)
             with self._adapter.rnn_tracing(module):
                 aot(module, examples)
         except _Traced:

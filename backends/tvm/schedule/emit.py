@@ -286,9 +286,13 @@ class Emitter:
         self.code.add(tirx.BufferStore(buffer, expr, at), depth)
         return tirx.BufferLoad(buffer, at)
 
-    def _once(self, dividend: Any) -> Any:
-        """What is divided, by a name: division in lanes has it several times, and so grows with each that is nested."""
-        return self.bind(dividend, self.code.depth) if lanes_of(dividend) > 1 else dividend
+    def _once(self, dividend: Any, by: Any) -> Any:
+        """What is divided, by a name: division in lanes has it several times, and so grows with each that is nested.
+
+        So does division by a symbol, which TVM knows no sign of.
+        """
+        grows = lanes_of(dividend) > 1 or not isinstance(by, tirx.IntImm)
+        return self.bind(dividend, self.code.depth) if grows else dividend
 
     def _guarded(self, node: Guarded, axes: frozenset[Axis]) -> Any:
         """A branch in a statement of its own, so that what must not be read is not read."""
@@ -371,7 +375,7 @@ class Emitter:
         if isinstance(atom, Quotient | Remainder):
             value, by = self._polynomial(atom.value, special), self._polynomial(atom.by, special)
             if any(isinstance(inner, Quotient | Remainder | Data) for inner in atom.value.atoms()):
-                value = self._once(value)
+                value = self._once(value, by)
             return self._combined(floor_division if isinstance(atom, Quotient) else floor_remainder, value, by)
         return cast(self.scalar(atom.scalar), self.integer)
 

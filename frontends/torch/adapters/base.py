@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
@@ -38,6 +39,9 @@ MODULES_OF_TORCH = os.path.dirname(torch.nn.modules.__file__)
 
 config_of_compiler: Any = torch.compiler.config
 """Its names are public; how they are set is not in its types."""
+
+MARKS = r"_dynamo_(weak_|unbacked_|strict_unbacked_)?(dynamic_)?indices"
+"""How the attributes are called in which torch keeps of a tensor which of its dimensions are dynamic."""
 
 READS_VALUES = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 """Dynamo's options for `item` and the like, and for results whose size depends on values."""
@@ -117,14 +121,16 @@ class Adapter:
         listener: Listener,
         guard_hooks: bool,
         read_values: bool = False,
-        follows: Callable[[Any], Sequence[str]] = lambda frame: (),
+        begins: Callable[[Any], None] = lambda frame: None,
+        follows: Callable[[Any], AbstractContextManager[Sequence[str]]] = lambda frame: nullcontext(()),
     ) -> Callable[..., Any]:
         """`torch.compile` that captures recurrent modules too, and tells what Dynamo otherwise keeps to its logs.
 
         guard_hooks: compile again when hooks of modules change, which costs time at every call.
         read_values: keep in the graph what reads numbers or sizes out of tensors, where nothing branches on them.
-        follows: is given each frame within the function before it is compiled, and says where it finds integers that
-            are symbols, as regular expressions for torch's names of sources.
+        begins: is given the function's own frame before it is compiled.
+        follows: is given each frame within the function, is entered while that is compiled, and says where it finds
+            integers that are symbols, as regular expressions for torch's names of sources.
         """
         take_symbols()
         isolation = {"isolate_recompiles": True} if self.isolates else {}
@@ -138,9 +144,13 @@ class Adapter:
         first, callback = getattr(function, "__code__", None), context.callback
 
         def told(frame: Any, *more: Any, **named: Any) -> Any:
-            symbols = ",".join(follows(frame)) if frame.f_code is not first else ""
-            with config_of_compiler.patch(dynamic_sources=symbols) if symbols else nullcontext():
+            if frame.f_code is first:
+                begins(frame)
                 return callback(frame, *more, **named)
+            with follows(frame) as integers:
+                symbols = ",".join(integers)
+                with config_of_compiler.patch(dynamic_sources=symbols) if symbols else nullcontext():
+                    return callback(frame, *more, **named)
 
         told._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
         context.callback = _listened(told, listener, config, read_values)
@@ -205,6 +215,11 @@ class Adapter:
     def mark_dynamic(self, tensor: torch.Tensor, dim: int) -> None:
         """Say that a size of a tensor is a symbol to what is compiled for it, unless it turns out to be fixed."""
         torch._dynamo.maybe_mark_dynamic(tensor, dim)
+
+    def dynamic_dims(self, tensor: torch.Tensor) -> set[int]:
+        """The dimensions of a tensor that somebody has said to be symbols, by whichever of torch's functions."""
+        marks = [dims for name, dims in vars(tensor).items() if re.fullmatch(MARKS, name)]
+        return set().union(*marks)
 
     def graph_break(self, module: fx.GraphModule, breaks: Counter[str]) -> GraphBreak | None:
         """Why the graph ends where it ends; None where the function returned.

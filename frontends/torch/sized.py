@@ -6,6 +6,7 @@ again for the next.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -46,9 +47,13 @@ class _MaskedSelect(torch.autograd.Function):
 def as_strided(
     input: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
 ) -> torch.Tensor:
-    """`torch.as_strided`. Windows that overlap, of a whole tensor, are the case in which sizes become numbers."""
+    """`torch.as_strided`. Windows that overlap are the case in which sizes become numbers.
+
+    Ours are of a tensor that fills its memory, in whichever order of its dimensions, and stay inside of it.
+    """
+    size, stride = ([operator.index(n) if isinstance(n, torch.Tensor) else n for n in ns] for ns in (size, stride))
     symbolic = _symbolic(input.shape, size, stride)
-    if symbolic and input.is_contiguous() and _overlaps(size, stride):
+    if symbolic and _overlaps(size, stride) and input.permute(_outermost_first(input)).is_contiguous():
         first = 0 if storage_offset is None else storage_offset - input.storage_offset()
         if first >= 0 and first + _reach(size, stride) < input.numel():
             return _Windows.apply(input, size, stride, first)
@@ -56,11 +61,12 @@ def as_strided(
 
 
 class _Windows(torch.autograd.Function):
-    """`torch.as_strided` of a contiguous tensor; what is seen several times gets the sum of its gradients."""
+    """`torch.as_strided` of a tensor without gaps; what is seen several times gets the sum of its gradients."""
 
     @staticmethod
     def forward(ctx: Any, input: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], first: Any) -> torch.Tensor:
-        ctx.of, ctx.size, ctx.stride, ctx.first = input.shape, size, stride, first
+        ctx.order, ctx.size, ctx.stride, ctx.first = _outermost_first(input), size, stride, first
+        ctx.of = [input.shape[dim] for dim in ctx.order]
         return torch.as_strided(input, size, stride, input.storage_offset() + first)
 
     @staticmethod
@@ -70,7 +76,8 @@ class _Windows(torch.autograd.Function):
             along = torch.arange(size, device=gradient.device) * stride
             places = places + along.view([-1] + [1] * (len(ctx.size) - dim - 1))
         flat = gradient.new_zeros(ctx.of).flatten()
-        return flat.index_add(0, places.flatten(), gradient.flatten()).view(ctx.of), None, None, None
+        whole = flat.index_add(0, places.flatten(), gradient.flatten()).view(ctx.of)
+        return whole.permute([ctx.order.index(dim) for dim in range(whole.dim())]), None, None, None
 
 
 OURS: Mapping[Any, Callable[..., Any]] = {
@@ -84,6 +91,11 @@ OURS: Mapping[Any, Callable[..., Any]] = {
 
 def _symbolic(*sizes: Iterable[Any]) -> bool:
     return any(isinstance(n, torch.SymInt) for size in sizes for n in size)
+
+
+def _outermost_first(tensor: torch.Tensor) -> list[int]:
+    """The dimensions in the order in which they lie in memory."""
+    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
 
 
 def _reach(size: Sequence[Any], stride: Sequence[Any]) -> Any:

@@ -26,6 +26,10 @@ def windows(x: torch.Tensor) -> torch.Tensor:
     return x.as_strided((len(x) - 1, 2, 6), (6, 6, 1)).tanh()
 
 
+def windows_of_a_transpose(x: torch.Tensor) -> torch.Tensor:
+    return x.view(-1, 2, 3).transpose(0, 1).as_strided((len(x), 2, 4), (6, 2, 1)).tanh()
+
+
 def windows_within(x: torch.Tensor) -> torch.Tensor:
     return torch.as_strided(x, (len(x), 3), (4, 1), 5).tanh()
 
@@ -39,7 +43,7 @@ class Scaled(nn.Module):
         return self.then(self.inside(x))
 
 
-@pytest.mark.parametrize("then", [chosen, chosen_by_a_wider_mask, windows, windows_within])
+@pytest.mark.parametrize("then", [chosen, chosen_by_a_wider_mask, windows, windows_of_a_transpose, windows_within])
 def test_one_compilation_serves_every_size(then: Callable[[torch.Tensor], torch.Tensor]) -> None:
     torch.manual_seed(0)
     module = Scaled(then)

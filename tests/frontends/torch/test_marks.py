@@ -13,11 +13,13 @@ from torch._dynamo import graph_break
 import bridge
 
 
-@torch._dynamo.disable
-def made_elsewhere(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
+def made(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Pairs, a number for each, and how many there are, of which no graph knows that it comes of a symbol."""
     count = len(x) + 3
     return torch.arange(2 * count).view(2, count) % len(x), torch.linspace(0, 1, count), count
+
+
+made_elsewhere: Any = torch.compiler.disable(made)
 
 
 class Pairs(nn.Module):
@@ -70,7 +72,8 @@ def test_a_broken_graph_is_compiled_once_for_all_sizes(make: Any) -> None:
     for size in (6, 9, 4):
         x = torch.randn(size, 5)
         torch._dynamo.maybe_mark_dynamic(x, 0)
-        module.zero_grad(), eager.zero_grad()
+        module.zero_grad()
+        eager.zero_grad()
         for call in (compiled, eager):
             call(x).square().sum().backward()
         for mine, theirs in zip(module.parameters(), eager.parameters(), strict=True):
@@ -85,9 +88,7 @@ def test_marks_go_when_a_frame_is_compiled() -> None:
     """What a tensor says of itself is the user's: his marks stay, and no other comes."""
     seen: list[dict[str, Any]] = []
 
-    @torch._dynamo.disable
-    def looked(x: torch.Tensor) -> None:
-        seen.append(dict(vars(x)))
+    looked: Any = torch.compiler.disable(lambda x: seen.append(dict(vars(x))))
 
     def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         z = x.sin()

@@ -50,7 +50,8 @@ def test_one_compilation_serves_every_size(then: Callable[[torch.Tensor], torch.
     compiled, eager = bridge.compile(module, dynamic=True), copy.deepcopy(module)
     for size in (7, 8, 11):
         x = torch.randn(size, 6)
-        module.zero_grad(), eager.zero_grad()
+        module.zero_grad()
+        eager.zero_grad()
         for call in (compiled, eager):
             result = call(x)
             (result * result.detach().cos()).sum().backward()
@@ -66,5 +67,6 @@ def test_windows_that_leave_the_tensor_are_torchs_own() -> None:
     module = Scaled(lambda x: x[1:].as_strided((len(x) - 1, 2, 6), (6, 6, 1), 0).tanh())
     compiled, eager = bridge.compile(module, dynamic=True), copy.deepcopy(module)
     x = torch.randn(5, 6)
-    compiled(x).sum().backward(), eager(x).sum().backward()
+    compiled(x).sum().backward()
+    eager(x).sum().backward()
     torch.testing.assert_close(module.inside.weight.grad, eager.inside.weight.grad)

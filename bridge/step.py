@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten
 
 from bridge.api import checked, chosen_options, compiled_in, graph_compiler
 from bridge.bound import BoundProgram, Modules, hooks_of_step
+from bridge.clip import Clip
 from bridge.errors import BadOption, NotCompilable
 from bridge.frontends.torch.step import StepGraph, Wanted, write_step
 from bridge.frontends.torch.update import NotRecorded, Path, StateMissing, bring_counts, numbers_of
@@ -80,25 +81,6 @@ def compile_step(
     if scaler is not None and wants_closure(optimizer):
         raise BadOption("a scaler works with no optimizer that calls the loss itself")
     return TrainingStep(module, optimizer, loss_fn, chosen, Clip(clip_norm, clip_value), keep_grads, scaler)
-
-
-@dataclass(frozen=True)
-class Clip:
-    """How gradients are clipped: by their norm taken together, or each value by itself, or not at all."""
-
-    norm: float | None
-    value: float | None
-
-    @property
-    def function(self) -> Callable[[list[torch.Tensor]], object] | None:
-        """What does so to the gradients of some parameters."""
-        if self.norm is not None:
-            limit = self.norm
-            return lambda parameters: nn.utils.clip_grad_norm_(parameters, limit, foreach=False)
-        if self.value is not None:
-            bound = self.value
-            return lambda parameters: nn.utils.clip_grad_value_(parameters, bound, foreach=False)
-        return None
 
 
 class _Outside:

@@ -126,6 +126,14 @@ def test_a_frame_that_is_given_up_in_a_loop_is_told() -> None:
     assert any("in forward" in source for source in sources)
 
 
+def test_a_condition_of_a_number_is_no_factor_of_a_kernel() -> None:
+    compiled = bridge.compile(lambda x, mask: x.sin() * (mask.sum().item() == 2))
+    x = torch.randn(3)
+    for mask in (torch.tensor([1, 1, 0]), torch.tensor([1, 0, 0])):
+        torch.testing.assert_close(compiled(x, mask), x.sin() * (mask.sum() == 2))
+    assert {event.kind for event in compiled.ledger} == {"number"}
+
+
 def test_the_reason_is_that_of_the_graph_that_was_made() -> None:
     """Dynamo is asked twice of this frame: for its first answer, which it gave up, the loop was the reason."""
 

@@ -54,7 +54,7 @@ def refusal(node: fx.Node, device: torch.device = CPU) -> Refusal | None:
         return coverage(detail, "row refuses")
     if new_symbols_of(node):
         return coverage(f"a size of the result of {row.op} depends on values", "dynamic output shape")
-    numbers = real_symbols_of(node)
+    numbers = real_symbols_of(node) | truths_of(node)
     if numbers:
         detail = f"{row.op} is given a number that was read out of a tensor ({', '.join(sorted(numbers))})"
         return Refusal(DeadEnd.DYNAMIC_SHAPE, detail, "number")
@@ -68,6 +68,12 @@ def refusal(node: fx.Node, device: torch.device = CPU) -> Refusal | None:
 def reads_a_value(node: fx.Node) -> bool:
     """Whether a number is read out of a tensor, as `item` does."""
     return isinstance(node.target, OpOverload) and torch.Tag.data_dependent_output in node.target.tags
+
+
+def truths_of(node: fx.Node) -> set[str]:
+    """The conditions that a node is given, of numbers that are known only when the program runs."""
+    values = [source.meta.get("val") for source in node.all_input_nodes]
+    return {str(value) for value in values if isinstance(value, torch.SymBool)}
 
 
 def on_another_device(node: fx.Node, device: torch.device) -> str | None:

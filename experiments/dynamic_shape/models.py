@@ -80,14 +80,15 @@ def perceptron() -> tuple[nn.Module, Loss]:
 
 
 TEXTS = ((4, 32), (2, 2), (3, 17), (5, 100), (2, 512), (17, 64), (512, 4), (7, 31))
-IMAGES = ((4, 32), (2, 32), (3, 48), (5, 33), (2, 96), (17, 32), (128, 32), (512, 16))
+IMAGES = ((4, 64), (2, 64), (3, 48), (5, 33), (2, 96), (17, 64), (128, 40), (512, 34))
+"""A ResNet divides a side by 32: of 33 pixels two are left, and of 32 a single one, which is another program."""
 BATCHES = tuple((batch, 0) for batch in (8, 2, 3, 5, 16, 31, 64, 100, 257, 512))
 
 MODELS: dict[str, Sized] = {
     "mlp": Sized(perceptron, rows, BATCHES, ((8, 0), (31, 0), (512, 0))),
     "gpt2": Sized(gpt2, texts, TEXTS, ((4, 32), (17, 64))),
     "bert": Sized(bert, texts, TEXTS, ((4, 32), (17, 64))),
-    "resnet": Sized(resnet, pictures, IMAGES, ((4, 32), (5, 48))),
+    "resnet": Sized(resnet, pictures, IMAGES, ((4, 64), (3, 48))),
 }
 
 

@@ -108,6 +108,8 @@ def test_what_holds_no_tensor_needs_a_loss() -> None:
     with pytest.raises(BadOption, match="no tensor is found in the Result that the model gives: pass loss_fn"):
         bridge.coverage(wrapped, x)
     assert "backward" in bridge.coverage(wrapped, x, loss_fn=lambda result: result.x.sum()).placement
+    with pytest.raises(BadOption, match="gives Result: give a function to a loss"):
+        bridge.coverage(wrapped, x, loss_fn=lambda result: result)
     with pytest.raises(NotCompilable):
         bridge.coverage(3)
 

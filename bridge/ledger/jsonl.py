@@ -137,13 +137,14 @@ def _finite(value: Any) -> Any:
 
 def _read_header(line: str, place: str) -> tuple[Mapping[str, str], int]:
     header = _object(line, place)
-    if header.get("format") != FORMAT or not isinstance(header.get("schema"), int):
+    schema, about = header.get("schema"), header.get("about", {})
+    if header.get("format") != FORMAT or type(schema) is not int or schema < 1 or not isinstance(about, dict):
         raise LedgerFormatError(f"{place}: not a ledger of the bridge; give a .jsonl file that the bridge wrote")
-    if header["schema"] > SCHEMA:
+    if schema > SCHEMA:
         raise LedgerFormatError(
-            f"{place}: the file has schema {header['schema']} and this bridge reads {SCHEMA}; update the bridge"
+            f"{place}: the file has schema {schema} and this bridge reads {SCHEMA}; update the bridge"
         )
-    return header.get("about", {}), header["schema"]
+    return about, schema
 
 
 def _read_record(line: str, place: str) -> Record:

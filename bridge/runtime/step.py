@@ -19,13 +19,17 @@ def dry_step(
 ) -> None:
     """Call forward, and backward if a result requires a gradient. No `.grad` is written, no graph of the user's used.
 
-    The loss is loss_fn(output), or the sum of all floating and complex outputs. Raises BadOption if there are none.
+    The loss is loss_fn(output), or the sum of all floating and complex outputs. Raises BadOption if there is none.
     """
     known: dict[int, torch.Tensor] = {}
     args, kwargs = tree_map(lambda value: _own_graph(value, known), (args, dict(kwargs)))
     output = call(*args, **kwargs)
     loss = summed(output) if loss_fn is None else loss_fn(output)
-    if isinstance(loss, torch.Tensor) and loss.requires_grad:
+    if loss_fn is not None and not isinstance(loss, torch.Tensor):
+        raise BadOption(
+            f"loss_fn={loss_fn!r} gives {type(loss).__name__}: give a function to a loss, which is a tensor"
+        )
+    if loss is not None and loss.requires_grad:
         torch.autograd.grad(loss, _leaves(loss), allow_unused=True)
 
 

@@ -130,6 +130,8 @@ def test_a_cut_within_a_line_is_noticed(tmp_path_factory: pytest.TempPathFactory
         ("a,b\n1,2\n", r":1: not a ledger"),
         ('{"some": "json"}\n', r":1: not a ledger"),
         ("[1]\n", r":1: .*list"),
+        (f'{{"format": "bridge-ledger", "schema": {SCHEMA}, "about": [1]}}\n', r":1: not a ledger"),
+        ('{"format": "bridge-ledger", "schema": 0}\n', r":1: not a ledger"),
         (f'{{"format": "bridge-ledger", "schema": {SCHEMA + 1}}}\n', r":1: .*update the bridge"),
         (f'{{"format": "bridge-ledger", "schema": {SCHEMA}}}\n{{"record": "dream"}}\n', r":2: no record .*'dream'"),
         (f'{{"format": "bridge-ledger", "schema": {SCHEMA}}}\n{{"record": "event"}}\n', r":2: a damaged event"),

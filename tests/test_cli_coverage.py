@@ -47,6 +47,10 @@ def crash():
     import os
     os._exit(7)
 
+def leave():
+    import sys
+    sys.exit(0)
+
 def hang():
     import time
     time.sleep(600)
@@ -90,16 +94,17 @@ def test_models_from_a_file_and_from_a_function(folder: Path) -> None:
 @pytest.mark.slow
 def test_what_fails_costs_one_target(folder: Path) -> None:
     told: dict[str, Sequence[Record]] = {}
-    records, unknown = dry_runs(["nets:crash", "nets:nothing", "nets:fail"], {}, 2, 120, told.__setitem__)
+    records, unknown = dry_runs(["nets:crash", "nets:leave", "nets:nothing", "nets:fail"], {}, 2, 120, told.__setitem__)
     assert unknown == ["nets:nothing: the module nets has no function 'nothing'"]
     records += dry_runs(["nets:hang"], {}, 1, 3, told.__setitem__)[0]
     kinds = [(event.model, event.kind, event.detail) for event in records if isinstance(event, Event)]
     assert kinds == [
         ("nets:crash", RAISED, "the process ended with 7"),
+        ("nets:leave", RAISED, "the process ended with 0"),
         ("nets:fail", RAISED, "MemoryError: no memory"),
         ("nets:hang", TIMED_OUT, "not done after 3 s"),
     ]
-    assert set(told) == {"nets:nothing", "nets:crash", "nets:fail", "nets:hang"}
+    assert set(told) == {"nets:nothing", "nets:crash", "nets:leave", "nets:fail", "nets:hang"}
 
 
 @pytest.mark.usefixtures("folder")

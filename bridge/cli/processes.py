@@ -108,10 +108,10 @@ def records_of(
         finally:
             end(child)
             children.discard(child)
-        if child.returncode == 0:
+        if child.returncode == 0 and file.exists():
             return list(read(file).records)
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
-        detail = last[:500] or f"the process ended with {child.returncode}"
+        detail = (last[:500] if child.returncode else "") or f"the process ended with {child.returncode}"
         raise ProcessEnded(RAISED, detail, child.returncode)
 
 

@@ -284,3 +284,16 @@ def test_elements_are_moved_alike_at_every_size(chains: list[list[str]]) -> None
         for found in (results, expected):
             torch.stack([result.square().sum() for result in found]).sum().backward()
         torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def test_a_batch_of_images_stays_a_symbol() -> None:
+    """oneDNN and NNPACK have another way for 16 images and more."""
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 1))
+    compiled = bridge.compile(module, dynamic=True)
+    flags = torch._C._get_mkldnn_enabled(), torch._C._get_nnpack_enabled()
+    for batch in (4, 2, 15, 16, 40):
+        images = torch.randn(batch, 3, 9, 9)
+        torch.testing.assert_close(compiled(images), module(images), atol=1e-5, rtol=1e-5)
+        compiled(images).sum().backward()
+    assert len(bridge.inspect(compiled).graphs) == 2
+    assert flags == (torch._C._get_mkldnn_enabled(), torch._C._get_nnpack_enabled())

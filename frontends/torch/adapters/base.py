@@ -141,13 +141,15 @@ class Adapter:
             listener.switched_off()
             return function
         config = {"allow_rnn": True, "skip_nnmodule_hook_guards": not guard_hooks}
+        around = _without_onednn if dynamic else nullcontext
         first, callback = getattr(function, "__code__", None), context.callback
 
         def told(frame: Any, *more: Any, **named: Any) -> Any:
             if frame.f_code is first:
                 begins(frame)
-                return callback(frame, *more, **named)
-            with follows(frame) as integers:
+                with around():
+                    return callback(frame, *more, **named)
+            with follows(frame) as integers, around():
                 symbols = ",".join(integers)
                 with config_of_compiler.patch(dynamic_sources=symbols) if symbols else nullcontext():
                     return callback(frame, *more, **named)
@@ -175,7 +177,7 @@ class Adapter:
         callback = context.callback
 
         def compile_frame(frame: Any, *more: Any, **named: Any) -> Any:
-            with torch._dynamo.config.patch(allow_rnn=True):
+            with torch._dynamo.config.patch(allow_rnn=True), _without_onednn() if dynamic else nullcontext():
                 answer = callback(frame, *more, **named)
             if answer.guarded_code is not None:
                 code = answer.guarded_code
@@ -321,12 +323,18 @@ def _new_breaks(before: Counter[str]) -> list[str]:
 
 @contextmanager
 def _without_onednn() -> Iterator[None]:
-    """By the function and not by the flag, which `torch.backends.disable_global_flags` forbids to set."""
-    before, *_ = torch.backends.mkldnn.set_flags(False)
+    """By the function and not by the flag, which `torch.backends.disable_global_flags` forbids to set.
+
+    An LSTM is then written out. And the batch of a convolution stays a symbol: oneDNN and NNPACK are asked whether they
+    want to be called, and want 16 images, so that a graph would hold for fewer or for more.
+    """
+    onednn, *_ = torch.backends.mkldnn.set_flags(False)
+    nnpack, *_ = torch.backends.nnpack.set_flags(False)
     try:
         yield
     finally:
-        torch.backends.mkldnn.set_flags(before)
+        torch.backends.mkldnn.set_flags(onednn)
+        torch.backends.nnpack.set_flags(nnpack)
 
 
 def _recompile_limit_hits() -> int:

@@ -270,3 +270,26 @@ def test_gradients_are_kept_if_asked_for() -> None:
     held = [p.grad for p in pair.model.parameters()]
     pair.take(3)
     assert all(torch.equal(a, b) for a, b in zip(before, held, strict=True) if b is not None)
+
+
+@pytest.mark.parametrize("how", ["fails", "eager"])
+def test_what_is_not_compiled_is_written_too(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("no compiler today")
+
+    if how == "fails":
+        monkeypatch.setattr("bridge.pipeline._planned", fail)
+    mine, own = nn.Linear(3, 2), nn.Linear(3, 2)
+    own.load_state_dict(mine.state_dict())
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (mine, own)]
+    step = bridge.compile_step(
+        mine, optimizers[0], lambda y: y.square().sum(), target="eager" if how == "eager" else "tvm"
+    )
+    for x in torch.randn(3, 4, 3):
+        loss = step(x)
+        optimizers[1].zero_grad()
+        theirs = own(x).square().sum()
+        theirs.backward()
+        optimizers[1].step()
+        torch.testing.assert_close(loss, theirs.detach())
+    torch.testing.assert_close(list(mine.parameters()), list(own.parameters()))

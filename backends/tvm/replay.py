@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from bridge.backends.tvm.driver import fill
 from bridge.backends.tvm.memory import clear_workspaces, holders
 from bridge.backends.tvm.pool import Pool, over
 from bridge.backends.tvm.tensors import on_its_device
@@ -156,8 +157,7 @@ class Replay:
             return self._moved(args, places)
         if self._pool is not None and self._pool.destroys(self._compiled.graph.phase):
             return self._set_apart(args)
-        for at, copy in self._copies:
-            copy.copy_(args[at])
+        fill([(copy, args[at]) for at, copy in self._copies])
         return self._replayed(args, self._replay)
 
     def _replayed(self, args: list[Any], replay: Callable[[], None]) -> Sequence[Any]:

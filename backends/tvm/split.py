@@ -28,6 +28,9 @@ BLOCK, OWN, WARPS, PATCH = 1024, 16, 8, 4
 """Threads of a block at most, terms of one of them at least, how many threads share a result in a column, and how many
 such results a thread has a part in."""
 
+FEW_TERMS, ENOUGH = 1 << 22, 8
+"""Elements up to which a second kernel takes longer than a reduction that keeps an eighth of the threads busy."""
+
 MORE = 4
 """How many times too few the parts of one axis are for another one to be split as well: parts are to be added."""
 
@@ -102,6 +105,8 @@ def for_gpu(step: Computation, makers: Makers) -> Split:
     in_rows = not _is_along(step, makers)
     sharing, least = (WARPS // PATCH, 4 * WARPS) if in_rows else (min(BLOCK, max(1, terms // OWN)), BLOCK)
     wanted = min(THREADS // (results * sharing), terms // least)
+    if results * terms <= FEW_TERMS and wanted <= ENOUGH:
+        return []
     chosen: Split = []
     while wanted >= 2:
         left = [a for a in step.reduced if a not in [axis for axis, _ in chosen]]

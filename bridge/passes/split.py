@@ -14,6 +14,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from bridge.ir.nodes import is_random
 from bridge.ir.schema import call_arguments
 from bridge.passes.lay_out_images import gains, lay_out
+from bridge.passes.narrow_places import narrow_places
 from bridge.passes.norms import tell_results_by_statistics
 
 Split = Callable[..., tuple[Any, Any]]
@@ -39,6 +40,7 @@ def split_by(name: Literal["min_cut", "default"]) -> Split:
         update_statistics_once(module)
         if gains(module):
             lay_out(module)
+        narrow_places(module)
         if name == "min_cut":
             tell_results_by_statistics(module)
         return chosen(module, inputs, **more)

@@ -27,7 +27,7 @@ def interpreted(graph: Graph) -> CompiledGraph:
         values = tuple(args)
         args.clear()
         runs[0] += 1
-        return module(*values)
+        return _written(graph, module(*values), values)
 
     return CompiledGraph(
         graph=graph,
@@ -50,9 +50,20 @@ def rehearsed(graph: Graph, placement: Mapping[str, Way]) -> CompiledGraph:
         args.clear()
         plain.runs[0] += 1
         with torch.no_grad():
-            return timer.run(*values)
+            return _written(graph, timer.run(*values), values)
 
     return replace(plain, placement=dict(placement), run=run, seconds=timer.seconds)
+
+
+def _written(graph: Graph, results: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
+    """What is returned of the results, after the others were written into the inputs that they are for."""
+    if not graph.targets:
+        return results
+    with torch.no_grad():
+        for result, at in zip(results, graph.targets, strict=True):
+            if at is not None:
+                values[at].copy_(result)
+    return [result for result, at in zip(results, graph.targets, strict=True) if at is None]
 
 
 class _Timer(fx.Interpreter):

@@ -3,8 +3,8 @@
     python -m experiments.gpu.run --out RESULTS.jsonl [--models gpt2 mlp] [--ways eager bridge] [--minutes 9] [--jobs 3]
 
 Each model is timed in a process of its own, and gets one line a way: the median of rounds in which the ways take turns,
-host time, the first step with its compilation, and memory. Models are compiled side by side and timed one after the
-other. What is in the file already is not done again.
+host time, the first step with its compilation, and memory. Models are compiled side by side, and timed one after the
+other while none is compiled. What is in the file already is not done again.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ def measured(name: str, ways: list[str], out: Path) -> None:
 
     lines: dict[str, dict[str, Any]] = {}
     steps: dict[str, Callable[[], Any]] = {}
+    turns = out.with_suffix(".lock").open("w")
+    fcntl.flock(turns, fcntl.LOCK_SH)
     for way in ways:
         lines[way] = {"model": name, "way": way, "torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
         torch.cuda.empty_cache()
@@ -85,8 +87,9 @@ def measured(name: str, ways: list[str], out: Path) -> None:
         except Exception as error:  # a way that fails costs its own line
             lines[way]["failed"] = f"{type(error).__name__}: {str(error)[-600:]}"
         print(json.dumps(lines[way]), flush=True)
-    with out.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with turns:
+        fcntl.flock(turns, fcntl.LOCK_UN)
+        fcntl.flock(turns, fcntl.LOCK_EX)
         times, hosts = _rounds(steps)
         for way in steps:
             lines[way] |= {"ms": statistics.median(times[way]), "host_ms": statistics.median(hosts[way])}

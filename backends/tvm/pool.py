@@ -8,7 +8,7 @@ keeps gradients while the next forward runs gets recordings with a pool each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -48,6 +48,7 @@ class Pool:
         self._new = new or torch.cuda.graph_pool_handle
         self._members: dict[Phase, Recording] = {}
         self._apart = False
+        self._copied: set[int] = set()
         self._begin()
 
     def _begin(self) -> None:
@@ -84,6 +85,14 @@ class Pool:
             self._begin()
             return True
         return bool(self._given_back) and (keeps_graph() or list(map(holders, self._given_back)) != self._counts)
+
+    def note_copies(self, copies: Iterable[torch.Tensor]) -> None:
+        """Remember where a forward's recording reads what is copied for it."""
+        self._copied = {copy.data_ptr() for copy in copies}
+
+    def has_copy(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor lies where the forward's recording has its copy, which it gives as what it saves."""
+        return tensor.data_ptr() in self._copied
 
     def forget(self) -> None:
         """Let go of all the recordings: what lies in the pool of one was laid out for the others."""

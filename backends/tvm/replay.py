@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from bridge.backends.tvm.driver import fill
 from bridge.backends.tvm.memory import clear_workspaces, holders
 from bridge.backends.tvm.pool import Pool, over
 from bridge.backends.tvm.tensors import on_its_device
@@ -93,6 +92,7 @@ class Replay:
         self._run: Boxed = compiled.run
         self._compiled, self._ledger, self._record, self._borrow, self._over = compiled, ledger, record, borrow, over
         self._pool = pool if pool.join(self, graph.phase) else None
+        self._is_forward = graph.phase is Phase.FORWARD
         self._written = sorted({at for at in graph.targets if at is not None})
         held = [role in IN_PLACE or at in self._written for at, role in enumerate(graph.inputs)]
         self._still = [at for at, stays in enumerate(held) if stays]
@@ -157,7 +157,8 @@ class Replay:
             return self._moved(args, places)
         if self._pool is not None and self._pool.destroys(self._compiled.graph.phase):
             return self._set_apart(args)
-        fill([(copy, args[at]) for at, copy in self._copies])
+        for at, copy in self._copies:
+            copy.copy_(args[at])
         return self._replayed(args, self._replay)
 
     def _replayed(self, args: list[Any], replay: Callable[[], None]) -> Sequence[Any]:
@@ -174,7 +175,7 @@ class Replay:
 
     def _set_apart(self, args: list[Any]) -> Sequence[Any]:
         """Run as it is where a replay would destroy what is held: for a forward this once, and then in its own pool."""
-        if self._compiled.graph.phase is Phase.FORWARD:
+        if self._is_forward:
             return self._run(args)
         return self._launched(args, "what the forward saved is held while its backward runs")
 
@@ -211,6 +212,7 @@ class Replay:
         """Record, and let the recording compute this call's results."""
         self.forget()
         passing = self._passing(args)
+        places = self._stopped(args, places)
         inputs: list[Any] = list(args)
         for at in self._still:
             if at not in passing:
@@ -220,6 +222,8 @@ class Replay:
         reads = {id(inputs[at]): (at, inputs[at]) for at in self._still if at not in passing}
         others = {storage_of(inputs[at]) for at in self._still if at not in passing}
         self._copies = [(at, inputs[at]) for at in self._moving]
+        if self._pool is not None and self._is_forward:
+            self._pool.note_copies(inputs[at] for at in self._moving)
         if passing:
             assert self._pool is not None
             args[:] = [self._over(value) if at in passing else value for at, value in enumerate(args)]
@@ -237,6 +241,15 @@ class Replay:
         del memory
         self._places, self._replay = places, replay
         return self._replayed(args, replay)
+
+    def _stopped(self, args: list[Any], places: list[int]) -> list[int]:
+        """The places, with those of inputs of a backward that are what its forward's recording copied: they stay."""
+        if self._pool is None or self._is_forward:
+            return places
+        stay = [at for at in self._moving if self._pool.has_copy(args[at])]
+        self._still += stay
+        self._moving = [at for at in self._moving if at not in stay]
+        return places + [args[at].data_ptr() for at in stay]
 
     def _passing(self, args: list[Any]) -> frozenset[int]:
         """The inputs whose memory the recording may use once it has read them."""

@@ -64,14 +64,15 @@ CASES = (
     Case("softmax of long rows", lambda x: F.softmax(x, -1), (2**10, 2**16), (2, 3)),
     Case("layer norm", lambda x: F.layer_norm(x, (x.shape[-1],)), ROWS, (2, 3)),
     Case("RMS norm", lambda x: F.rms_norm(x, (x.shape[-1],)), ROWS, (2, 3)),
-    Case("sum of rows", lambda x: x.sum(-1), ROWS, (1, 1)),
-    Case("sum of columns", lambda x: x.sum(0), ROWS, (1, 1)),
-    Case("sum of all", lambda x: x.sum(), ROWS, (1, 1)),
-    Case("batch norm and ReLU", batch_norm, IMAGES, (3, 7)),
-    Case("batch norm and ReLU, by channels", batch_norm, IMAGES, (3, 7), channels_last=True),
-    Case("transposed", lambda x: x.t().contiguous(), (2**13, 2**13), (2, 2)),
+    Case("sum of rows", lambda x: x.sum(-1), ROWS, (1, 0)),
+    Case("sum of columns", lambda x: x.sum(0), ROWS, (1, 0)),
+    Case("sum of all", lambda x: x.sum(), ROWS, (1, 0)),
+    Case("batch norm and ReLU", batch_norm, IMAGES, (3, 5)),
+    Case("batch norm and ReLU, by channels", batch_norm, IMAGES, (3, 5), channels_last=True),
+    Case("transposed", lambda x: x.t().contiguous(), (2**13, 2**13), (2, 0)),
 )
-"""A batch norm has to be read for its statistics before it is normalised; its backward reads all twice."""
+"""A batch norm has to be read for its statistics before it is normalised; its backward reads
+all twice, and makes what the ReLU hides again."""
 
 
 def main() -> None:

@@ -287,3 +287,24 @@ def test_a_state_that_is_loaded_is_recorded_anew(recordings: list[int]) -> None:
                 optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
         pair.compare()
     assert recordings[0] == 2
+
+
+def test_a_backward_reads_what_its_forward_copied(recordings: list[int]) -> None:
+    model = Model()
+    eager, compiled = copy.deepcopy(model), bridge.compile(model)
+    found: list[bool] = []
+    has_copy = Pool.has_copy
+
+    def told(pool: Pool, tensor: torch.Tensor) -> bool:
+        found.append(has_copy(pool, tensor))
+        return found[-1]
+
+    with mock.patch.object(Pool, "has_copy", told):
+        for _ in range(9):
+            x = torch.randn(5, 8)
+            for one in (compiled, eager):
+                one.zero_grad()
+                one(x).square().sum().backward()
+            torch.testing.assert_close(gradients(model), gradients(eager))
+    assert sum(found) == 1, "the input, when the backward is recorded"
+    assert recordings[0] == 2

@@ -27,6 +27,10 @@ Gradients = Mapping[str, torch.Tensor]
 """The gradient of each parameter by its name."""
 
 
+OFF = "off by"
+"""What is said of a number that is too far from the exact one, and of nothing else that is wrong."""
+
+
 @dataclass(frozen=True)
 class WrongGradient:
     """A parameter whose gradient is further from the exact one than is allowed."""
@@ -36,7 +40,7 @@ class WrongGradient:
     allowed: float
 
     def __str__(self) -> str:
-        return f"{self.name}: off by {self.error:.3g}, allowed {self.allowed:.3g}"
+        return f"{self.name}: {OFF} {self.error:.3g}, allowed {self.allowed:.3g}"
 
 
 def gradients(

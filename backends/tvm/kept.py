@@ -106,6 +106,7 @@ def find(key: str, graph: Graph) -> Found | None:
         plan = _plan(graph, content)
         return Found(plan, loaded(folder, graph.device), content["placement"], tuple(_told(graph, events)))
     except (KeyError, ValueError, LedgerFormatError):
+        users_cache().drop(key)
         return None
     finally:
         shutil.rmtree(folder)

@@ -144,7 +144,10 @@ def install() -> str | None:
         addresses = _addresses()
     except LookupError as missing:
         return f"kernels run on TVM's own thread pool: {missing.args[0]}"
-    module = _launcher()
+    try:
+        module = _launcher()
+    except Exception as failure:  # whatever TVM or the linker raises; kernels run on TVM's threads too
+        return f"kernels run on TVM's own thread pool: the launcher cannot be built: {failure}"
     for role, address in addresses.items():
         ctypes.c_void_p.from_address(module[role]()).value = address
     register = _tvm_ffi().TVMFFIEnvModRegisterContextSymbol

@@ -30,7 +30,7 @@ def count_places(graph: Graph, ledger: Ledger) -> Graph:
     module = copied(graph.module)
     for node in list(module.graph.nodes):
         rewrite = REWRITES.get(node.target)
-        if rewrite is not None:
+        if rewrite is not None and _can_be_told(module.graph, node):
             with module.graph.inserting_before(node):
                 rewrite(module.graph, node)
     module.graph.lint()
@@ -39,13 +39,10 @@ def count_places(graph: Graph, ledger: Ledger) -> Graph:
 
 
 def _nonzero(graph: fx.Graph, node: fx.Node) -> None:
-    value = fake(node)
     held = node.args[0]
     if fake(held).is_complex():
         held = new_node(graph, node, aten.ne.Scalar, (held, 0))
-    size = _counted(graph, node, held, value.shape[0])
-    if size is not None:
-        _replace(graph, node, aten.nonzero_static.default, (held,), {"size": size})
+    _replace(graph, node, aten.nonzero_static.default, (held,), {"size": _counted(graph, node, held)})
 
 
 def _masked_select(graph: fx.Graph, node: fx.Node) -> None:
@@ -54,9 +51,7 @@ def _masked_select(graph: fx.Graph, node: fx.Node) -> None:
         return
     given, mask = (new_node(graph, node, aten.expand.default, (argument, list(shape))) for argument in node.args)
     value = fake(node)
-    size = _counted(graph, node, mask, value.shape[0])
-    if size is None:
-        return
+    size = _counted(graph, node, mask)
     found = graph.call_function(aten.nonzero_static.default, (mask,), {"size": size})
     found.meta = {key: kept for key, kept in node.meta.items() if key not in ("val", "tensor_meta")}
     with value.fake_mode:
@@ -74,9 +69,7 @@ def _repeat_interleave(graph: fx.Graph, node: fx.Node) -> None:
     counts = new_node(graph, node, aten.all.default, (new_node(graph, node, aten.ge.Scalar, (wide, 0)),))
     _check(graph, node, counts, "repeats can not be negative")
     said = f"repeats do not add up to output_size={total}"
-    size = _told(graph, node, new_node(graph, node, aten.sum.default, (wide,)), total, said)
-    if size is None:
-        return
+    size = _told(graph, node, new_node(graph, node, aten.sum.default, (wide,)), said)
     ends = new_node(graph, node, aten.cumsum.default, (wide, 0))
     positions = graph.call_function(aten.arange.start_step, (0, size, 1), {"device": fake(node).device})
     positions.meta = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}
@@ -93,32 +86,40 @@ REWRITES: Mapping[Any, Callable[[fx.Graph, fx.Node], None]] = {
 }
 
 
-def _counted(graph: fx.Graph, node: fx.Node, mask: Any, size: Any) -> Any:
+def _counted(graph: fx.Graph, node: fx.Node, mask: Any) -> Any:
     """How often the mask holds, as `_told` gives it."""
     held = mask if fake(mask).dtype == torch.bool else new_node(graph, node, aten.ne.Scalar, (mask, 0))
-    said = f"shape mismatch: {size} values for a mask"
-    return _told(graph, node, new_node(graph, node, aten.sum.default, (held,)), size, said)
+    said = f"shape mismatch: {fake(node).shape[0]} values for a mask"
+    return _told(graph, node, new_node(graph, node, aten.sum.default, (held,)), said)
 
 
-def _told(graph: fx.Graph, node: fx.Node, count: fx.Node, size: Any, said: str) -> Any:
+def _told(graph: fx.Graph, node: fx.Node, count: fx.Node, said: str) -> Any:
     """The size that a 0-d tensor of int64 tells: the number read out of it, or a size that is known and then checked.
 
-    said: what the check raises RuntimeError with. None where the size is known as an expression that no node before
-    this one computes.
+    said: what the check raises RuntimeError with.
     """
+    size = fake(node).shape[0]
     if new_symbols_of(node):
-        if not size.node.expr.is_symbol:
-            return None
         read = graph.call_function(aten._local_scalar_dense.default, (count,))
         read.meta = {**node.meta, "val": size}
         return read
-    if isinstance(size, torch.SymInt) and size.node.expr.is_number:  # what it is written into has told it
-        size = int(size)
-    before = itertools.takewhile(lambda other: other is not node, graph.nodes)
-    known = size if isinstance(size, int) else next((n for n in before if _is(n, size)), None)
-    if known is not None:
-        _check(graph, node, new_node(graph, node, aten.eq.Scalar, (count, known)), said)
+    known = _known(graph, node)
+    _check(graph, node, new_node(graph, node, aten.eq.Scalar, (count, known)), said)
     return known
+
+
+def _can_be_told(graph: fx.Graph, node: fx.Node) -> bool:
+    """Not where the size is an expression that no node before this one computes."""
+    return fake(node).shape[0].node.expr.is_symbol if new_symbols_of(node) else _known(graph, node) is not None
+
+
+def _known(graph: fx.Graph, node: fx.Node) -> Any:
+    """The size of the result as a number, or as a node before this one that computes it; None if there is neither."""
+    size = fake(node).shape[0]
+    if isinstance(size, int) or size.node.expr.is_number:  # what it is written into has told it
+        return int(size)
+    before = itertools.takewhile(lambda other: other is not node, graph.nodes)
+    return next((other for other in before if _is(other, size)), None)
 
 
 def _check(graph: fx.Graph, node: fx.Node, holds: fx.Node, said: str) -> None:

@@ -81,6 +81,10 @@ class Cache:
         except OSError:
             return
 
+    def drop(self, key: str) -> None:
+        """Remove an entry whose files are whole and say nothing that can be used."""
+        shutil.rmtree(self.root / key, ignore_errors=True)
+
     def usage(self) -> Usage:
         """How much is held."""
         sizes = [_size(entry) for entry in self._entries()]

@@ -88,7 +88,7 @@ def judged(
         mark([(leaves[number], dim) for number, dim in dynamic])
         return module, args, kwargs, loss
 
-    if wrong and is_far_by_rounding(again, library, found, eager):
+    if wrong and is_far_by_rounding(again, library, found, eager, wrong):
         wrong = []
     return wrong, len(further) - len(wrong)
 

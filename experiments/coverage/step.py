@@ -28,7 +28,7 @@ from bridge.ledger import DeadEnd, Event, Measure, Record
 from bridge.ledger.jsonl import write
 from experiments.corpus import MODELS, Loss, Made
 from experiments.coverage.exact import Draws, in_float64, widened
-from experiments.measure import largest, wrong_gradients
+from experiments.measure import OFF, largest, wrong_gradients
 
 BRIDGE, EAGER, CHANGED = "bridge", "eager", "eager, last bits changed"
 CHANGES = 12
@@ -209,15 +209,20 @@ def drawn_in_the_open(module: nn.Module) -> Iterator[None]:
         yield
 
 
-def is_far_by_rounding(make: Callable[[], Made], library: bool, found: Step, eager: Eager) -> bool:
-    """Whether a step is what eager's is in float64, and all gradients together no further off than eager's may be.
+def is_far_by_rounding(
+    make: Callable[[], Made], library: bool, found: Step, eager: Eager, wrong: Iterable[tuple[str, str]]
+) -> bool:
+    """Whether a step is what eager's is in float64, and as a whole no further off than eager's may be.
 
-    A dozen changes of the last bits do not meet every unit that rounding may switch on or off. make: the model and its
-    inputs in float64.
+    A dozen changes of the last bits do not meet every unit that rounding may switch on or off. So all gradients
+    together are looked at, all outputs and all buffers. Rounding changes numbers alone: nothing else is let pass.
+    make: the model and its inputs in float64. wrong: what `differences` found.
     """
-    furthest_off = max(gradient_error(step, eager.exact) for step in eager.changed)
-    if gradient_error(found, eager.exact) > furthest_off:
+    if not all(OFF in how for _, how in wrong):
         return False
+    for what in ("gradients", "outputs", "buffers"):
+        if error_of(what, found, eager.exact) > max(error_of(what, step, eager.exact) for step in eager.changed):
+            return False
     steps = []
     for compile in (lambda module: bridge.compile(module, library=library), lambda module: module):
         module, args, kwargs, loss = make()
@@ -237,9 +242,16 @@ def doubled(made: Made) -> Made:
 
 def gradient_error(step: Step, exact: Step) -> float:
     """The length of the error of all gradients together, as a share of theirs."""
-    shared = step.gradients.keys() & exact.gradients.keys()
-    errors = [step.gradients[name].double() - exact.gradients[name] for name in shared]
-    lengths = [_length(errors), _length([exact.gradients[name] for name in shared])]
+    return error_of("gradients", step, exact)
+
+
+def error_of(what: str, step: Step, exact: Step) -> float:
+    """The length of the error of all gradients together, outputs or buffers, as a share of the exact ones' length."""
+    found, wanted = getattr(step, what), getattr(exact, what)
+    shared = [
+        n for n in found.keys() & wanted.keys() if wanted[n].is_floating_point() and found[n].shape == wanted[n].shape
+    ]
+    lengths = [_length(found[name].double() - wanted[name] for name in shared), _length(wanted[n] for n in shared)]
     return lengths[0] / lengths[1] if lengths[1] else 0.0
 
 
@@ -296,7 +308,9 @@ def measured(name: str, library: bool = True, device: str = "cpu") -> list[Recor
     found = taken(compiled, args, kwargs, loss)
     further = differences(found, eager.step, eager.exact)
     wrong = differences(found, furthest([eager.step, *eager.changed], eager.exact), eager.exact) if further else []
-    exactly = bool(wrong) and is_far_by_rounding(lambda: doubled(placed(MODELS[name](), device)), library, found, eager)
+    exactly = bool(wrong) and is_far_by_rounding(
+        lambda: doubled(placed(MODELS[name](), device)), library, found, eager, wrong
+    )
     wrong = [] if exactly else wrong
     events = [Event(DeadEnd.MAINTENANCE, what, how, WRONG, model=name) for what, how in wrong]
     rounded = len(further) - len(wrong)

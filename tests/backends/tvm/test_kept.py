@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from torch import nn
 import bridge
 from bridge.backends.tvm import build, kept, table
 from bridge.ledger import Event
+from bridge.runtime.cache import MANIFEST
 
 PROGRAM = """
 import json, sys, torch, bridge
@@ -155,6 +157,20 @@ def test_a_plan_without_its_kernels_is_built_anew(built: list[Any], tmp_path: Pa
         library.unlink()
     torch.testing.assert_close(compiled_anew(net := Net(), x)(x), net(x))
     assert len(built) == 4
+
+
+def test_a_plan_that_says_nothing_is_kept_no_longer(built: list[Any], tmp_path: Path) -> None:
+    x = torch.randn(6, 6)
+    compiled_anew(Net(), x)
+    for folder in tmp_path.iterdir():
+        if (folder / kept.PLAN).exists():
+            (folder / kept.PLAN).write_text("{}")
+            digest = hashlib.sha256(b"{}").hexdigest()
+            manifest = json.loads((folder / MANIFEST).read_text())
+            (folder / MANIFEST).write_text(json.dumps({**manifest, kept.PLAN: digest}))
+    for builds in (4, 4):  # anew, and then found again
+        torch.testing.assert_close(compiled_anew(net := Net(), x)(x), net(x))
+        assert len(built) == builds
 
 
 @pytest.mark.parametrize("module", ["mypackage.rows", "ops.mine"])

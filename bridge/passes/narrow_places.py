@@ -44,11 +44,23 @@ def narrow_places(module: fx.GraphModule) -> None:
                     held = _Window(module.graph, node, places).wide()
                     for reader in readers:
                         reader.replace_input_with(places, held)
+                        _forget_image(module.graph, reader)
     module.recompile()
 
 
 def _is_backward(node: fx.Node) -> bool:
     return node.target is aten.max_pool2d_with_indices_backward.default
+
+
+def _forget_image(graph: fx.Graph, reader: fx.Node) -> None:
+    """Of the image that was pooled a backward reads the size alone, and need not have it kept."""
+    image = reader.args[1]
+    assert isinstance(image, fx.Node)
+    value = image.meta["val"]
+    kind = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
+    with graph.inserting_before(reader), value.fake_mode:
+        blank = new_node(graph, reader, aten.full.default, (list(value.shape), 0.0), kind)
+    reader.update_arg(1, blank)
 
 
 def _is_fit(node: fx.Node, places: torch.Tensor) -> bool:

@@ -28,6 +28,12 @@ NORMS = frozenset(
 
 RESULT, MEAN, DEVIATION = range(3)
 
+WIDE = {
+    torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float32,
+    torch.float64: torch.float64,
+}  # fmt: skip
+"""What a norm is computed in, by what it is given."""
+
 KEPT = ("stack_trace", "nn_module_stack", "fwd_nn_module_stack", "seq_nr", "recompute")
 """What the new nodes have in common with the norm: where they come from, and whether a checkpoint has them again."""
 
@@ -42,13 +48,23 @@ def tell_results_by_statistics(module: fx.GraphModule) -> None:
 
 
 def _is_plain(node: fx.Node, picks: dict[Any, fx.Node]) -> bool:
-    """Whether all is of one type of a CPU that is computed in as it is, compact, of sizes that are numbers."""
-    x = call_arguments(node)["input"].meta["val"]
+    """Whether all lies without gaps and its sizes are numbers, and on a CPU is of one type, computed in as it is."""
+    given = call_arguments(node)
+    x = given["input"].meta["val"]
     values = [x, *(picks[at].meta["val"] for at in (RESULT, MEAN, DEVIATION))]
-    if any(v.dtype != x.dtype or v.device.type != "cpu" or v.layout != torch.strided for v in values):
+    if any(v.device != x.device or v.layout != torch.strided for v in values):
         return False
-    known = all(isinstance(size, int) and size for v in values for size in v.shape)  # without training there are none
-    return known and x.dtype in (torch.float32, torch.float64) and all(v.is_contiguous() for v in values)
+    if not all(isinstance(size, int) and size for v in values for size in v.shape):  # without training there are none
+        return False
+    if x.device.type == "cuda" and "group" not in given:
+        exact = x.dtype in WIDE and all(v.dtype == WIDE[x.dtype] for v in values[2:])
+        return exact and values[1].stride() == x.stride() and all(map(_is_dense, values))
+    alike = all(v.dtype == x.dtype and v.is_contiguous() for v in values)
+    return x.device.type == "cpu" and alike and x.dtype in (torch.float32, torch.float64)
+
+
+def _is_dense(value: torch.Tensor) -> bool:
+    return value.is_contiguous() or (value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last))
 
 
 def _rewrite(graph: fx.Graph, node: fx.Node, picks: dict[Any, fx.Node]) -> None:
@@ -61,21 +77,29 @@ def _rewrite(graph: fx.Graph, node: fx.Node, picks: dict[Any, fx.Node]) -> None:
         node.append(picks[at])  # so that all that reads the result comes after the statistics
     last = picks[DEVIATION]
 
-    def call(op: Any, *args: Any) -> fx.Node:
+    def call(op: Any, *args: Any, **more: Any) -> fx.Node:
         nonlocal last
         with graph.inserting_after(last):
-            last = graph.call_function(op, args)
+            last = graph.call_function(op, args, more)
         values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in args]
-        last.meta = {key: held for key, held in node.meta.items() if key in KEPT} | {"val": op(*values)}
+        last.meta = {key: held for key, held in node.meta.items() if key in KEPT} | {"val": op(*values, **more)}
         return last
 
-    made = given["input"] if grouped == shape else call(aten.view.default, given["input"], grouped)
+    def cast(value: fx.Node, dtype: torch.dtype) -> fx.Node:
+        return value if value.meta["val"].dtype == dtype else call(aten._to_copy.default, value, dtype=dtype)
+
+    narrow = result.meta["val"].dtype
+    wide = WIDE[narrow]
+    made = cast(given["input"], wide)
+    if grouped != shape:
+        made = call(aten.view.default, made, grouped)
     for op, at in ((aten.sub.Tensor, MEAN), (aten.mul.Tensor, DEVIATION)):
-        made = call(op, made, call(aten.view.default, picks[at], of_statistics))
+        made = call(op, made, call(aten.view.default, cast(picks[at], wide), of_statistics))
     if grouped != shape:
         made = call(aten.view.default, made, shape)
     for op, name in ((aten.mul.Tensor, "weight"), (aten.add.Tensor, "bias")):
         if given[name] is not None:
-            made = call(op, made, call(aten.view.default, given[name], by_channel))
+            made = call(op, made, call(aten.view.default, cast(given[name], wide), by_channel))
+    made = cast(made, narrow)
     result.replace_all_uses_with(made)
     graph.erase_node(result)

@@ -15,6 +15,7 @@ import bridge
 from bridge.ir.joint import Role
 from bridge.ir.nodes import is_random
 from bridge.passes.split import SPLITS
+from tests.backends.tvm.emulated import emulated
 
 
 def block(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -110,3 +111,22 @@ def test_the_result_of_a_norm_is_computed_again_rather_than_saved(lies: torch.me
     ]
     if lies is torch.contiguous_format:  # what the norms are given, and what the convolution reads
         assert len(saved) == 4, [value.name for value in saved]
+
+
+def test_16_bit_images_by_channels_are_normalised_again_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As told there: in float32, from the statistics that the backward reads."""
+    monkeypatch.setattr("bridge.passes.norms._is_plain", lambda *_: True)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU())
+    reference = copy.deepcopy(net)
+    x = torch.randn(4, 8, 5, 7, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+    given, plain = (x.clone().requires_grad_() for _ in range(2))
+    with emulated():
+        compiled = bridge.compile(net, options={"cache": False})
+        compiled(given).float().square().sum().backward()
+    reference(plain).float().square().sum().backward()
+    torch.testing.assert_close(given.grad, plain.grad, rtol=5e-2, atol=5e-2)  # a CPU's statistics have 16 bits too
+    graph = bridge.inspect(compiled).graphs[0].graph
+    saved = [v for v, role in zip(graph.returned, graph.outputs, strict=True) if role is Role.SAVED]
+    whole = [value.name for value in saved if value.meta["val"].shape == x.shape]
+    assert len(whole) == 1, whole

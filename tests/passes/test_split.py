@@ -128,5 +128,5 @@ def test_16_bit_images_by_channels_are_normalised_again_on_a_gpu(monkeypatch: py
     torch.testing.assert_close(given.grad, plain.grad, rtol=5e-2, atol=5e-2)  # a CPU's statistics have 16 bits too
     graph = bridge.inspect(compiled).graphs[0].graph
     saved = [v for v, role in zip(graph.returned, graph.outputs, strict=True) if role is Role.SAVED]
-    whole = [value.name for value in saved if value.meta["val"].shape == x.shape]
-    assert len(whole) == 1, whole
+    held = [value.meta["val"].nbytes for value in saved if value.meta["val"].shape == x.shape]
+    assert sum(held) <= 1.5 * x.nbytes, "what the norm was given, and a mask at most"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -212,6 +212,36 @@ def on_a_gpu(file: Path) -> list[Line]:
         ratios = [f"{model} {of[mine] / of[other]:.2f}" for model, of in ms.items() if other in of]
         what = f"Training step in bf16 on one H200, {side}"
         lines.append(Line(what, ", ".join(ratios), file, "python -m experiments.gpu.run"))
+    lines.append(Line("Host time of a small MLP's step on a GPU, above a backend that does nothing",
+                      _above_nothing(ms["mlp"], sides.values()), file, "python -m experiments.gpu.run"))  # fmt: skip
+    return lines
+
+
+def _above_nothing(ms: Mapping[str, float], sides: Iterable[tuple[str, str]]) -> str:
+    plain, graphs = (f"{(ms[mine] - ms['nothing']) / (ms[other] - ms['nothing']):.2f}" for mine, other in sides)
+    return f"{plain} of Inductor's; {graphs} with CUDA graphs on both sides"
+
+
+def alone_on_a_gpu(file: Path) -> list[Line]:
+    """Memory is compared where each way has a process of its own."""
+    reserved: dict[str, dict[str, float]] = {}
+    for record in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+        reserved.setdefault(record["model"], {})[record["way"]] = record["reserved_mb"]
+    ratios = [f"{model} {of['bridge graphs'] / of['inductor graphs']:.2f}" for model, of in reserved.items()]
+    command = 'python -m experiments.gpu.alone MODEL "bridge graphs"'
+    return [Line("Memory reserved on a GPU for CUDA graphs, of Inductor's", ", ".join(ratios), file, command)]
+
+
+def bandwidth(file: Path) -> list[Line]:
+    """What of a copy's bandwidth kernels reach, float32 and bfloat16 apart."""
+    _, *records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    lines = []
+    for dtype in ("float32", "bfloat16"):
+        shares = [record["of copy"] for record in records if record["dtype"] == dtype]
+        enough = sum(share >= ENOUGH for share in shares)
+        told = f"{enough} of {len(shares)} reach {ENOUGH}, the median {median(shares):.2f}, the least {min(shares):.2f}"
+        what = f"TVM's kernels over 64 M elements in {dtype} on one H200, of a copy's bandwidth"
+        lines.append(Line(what, told, file, "python -m experiments.gpu.memory"))
     return lines
 
 
@@ -224,6 +254,9 @@ def _torch(about: Mapping[str, str]) -> str:
 def _nodes(placements: Sequence[Placement], way: Way) -> int:
     return sum(placement.nodes for placement in placements if placement.way is way)
 
+
+ENOUGH = 0.85
+"""The share of a copy's bandwidth that a kernel bound by memory should reach."""
 
 SOURCES: dict[Path, Callable[[Path], list[Line]]] = {
     EXPERIMENTS / "demo" / "results" / "ledger.jsonl": demo,
@@ -240,6 +273,8 @@ SOURCES: dict[Path, Callable[[Path], list[Line]]] = {
     EXPERIMENTS / "dynamic_shape" / "results" / "sizes.jsonl": dynamic_shape,
     EXPERIMENTS / "dynamic_shape" / "results" / "corpus.jsonl.gz": dynamic_batch,
     EXPERIMENTS / "gpu" / "results" / "steps.jsonl": on_a_gpu,
+    EXPERIMENTS / "gpu" / "results" / "alone.jsonl": alone_on_a_gpu,
+    EXPERIMENTS / "gpu" / "results" / "memory.jsonl": bandwidth,
 }
 
 

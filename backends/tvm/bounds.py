@@ -245,6 +245,7 @@ def checker(check: Check) -> Callable[[torch.Tensor], None]:
 
 
 def at_line(node: fx.Node) -> str:
+    """The user's line behind a node as the end of a message; "" where it is not known."""
     line = source_line(node)
     return f", at {line}" if line else ""
 

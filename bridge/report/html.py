@@ -20,7 +20,7 @@ MOST_WHOLE = 12
 """Beyond so many, those that run whole stand in the table of all models alone."""
 
 _EXPLAINED = {
-    DeadEnd.COVERAGE: "TVM has no operator for it",
+    DeadEnd.COVERAGE: "no conversion takes it, or torch left it out of every graph",
     DeadEnd.DYNAMIC_SHAPE: "a size is not known when compiling",
     DeadEnd.API_INSTABILITY: "the frameworks' own interfaces moved",
     DeadEnd.INPLACE_OPTIMIZER: "something is written in place",

@@ -161,8 +161,9 @@ def _capture(compilation: Compilation, make: Make) -> Capture:
 
 def _split(compilation: Compilation) -> Split:
     """How joint graphs become a forward and a backward."""
-    split = split_by(compilation.options.partitioner)
-    if not compilation.options.fuse_joint:
+    options = compilation.options
+    split = split_by(options.partitioner, options.target != "eager", options.library)
+    if not options.fuse_joint:
         return split
 
     def refused(reason: str) -> None:

@@ -286,13 +286,16 @@ class Emitter:
         self.code.add(tirx.BufferStore(buffer, expr, at), depth)
         return tirx.BufferLoad(buffer, at)
 
-    def _once(self, dividend: Any, by: Any) -> Any:
+    def _once(self, index: Index, dividend: Any, by: Any) -> Any:
         """What is divided, by a name: division in lanes has it several times, and so grows with each that is nested.
 
-        So does division by a symbol, which TVM knows no sign of.
+        So does division by a symbol, which TVM knows no sign of. index: that of the dividend. The name is known as far
+        out as its axes are, since what it stands in may be bound outside of the innermost loop.
         """
-        grows = lanes_of(dividend) > 1 or not isinstance(by, tirx.IntImm)
-        return self.bind(dividend, self.code.depth) if grows else dividend
+        if lanes_of(dividend) == 1 and isinstance(by, tirx.IntImm):
+            return dividend
+        data = [self._settled(atom.scalar) for atom in index.atoms() if isinstance(atom, Data)]
+        return self.bind(dividend, max(self._depth(self._index_axes(index)), self.outermost, *data, 1))
 
     def _guarded(self, node: Guarded, axes: frozenset[Axis]) -> Any:
         """A branch in a statement of its own, so that what must not be read is not read."""
@@ -375,7 +378,7 @@ class Emitter:
         if isinstance(atom, Quotient | Remainder):
             value, by = self._polynomial(atom.value, special), self._polynomial(atom.by, special)
             if any(isinstance(inner, Quotient | Remainder | Data) for inner in atom.value.atoms()):
-                value = self._once(value, by)
+                value = self._once(atom.value, value, by)
             return self._combined(floor_division if isinstance(atom, Quotient) else floor_remainder, value, by)
         return cast(self.scalar(atom.scalar), self.integer)
 

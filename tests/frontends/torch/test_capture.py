@@ -61,10 +61,9 @@ def step(model: Callable[..., Any], x: torch.Tensor, seed: int = 1) -> tuple[tor
 
 
 def test_a_training_step_is_eagers_to_the_bit() -> None:
-    """Split without a min-cut, for which the result of a norm is written in other ops."""
     model = Net()
     reference = copy.deepcopy(model)
-    compiled, compilation = interpreted(model, partitioner="default")
+    compiled, compilation = interpreted(model)
     x = torch.randn(8, 4)
     for seed in range(3):
         got, state = step(compiled, x, seed)

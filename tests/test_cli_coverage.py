@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 import bridge.cli.coverage as command
 from bridge.cli import app
+from bridge.cli.last_words import reason
 from bridge.cli.peers import PEERS, ask
 from bridge.cli.processes import dry_runs
 from bridge.cli.targets import load
@@ -114,6 +115,7 @@ def test_forms_of_a_target() -> None:
     assert callable(made.loss_fn)
     assert isinstance(load("nets:bare").args, tuple)
     assert load("plain.py").loss_fn is None
+    assert isinstance(load("nets.py:bare").args, tuple)
 
 
 @pytest.mark.usefixtures("folder")
@@ -123,6 +125,8 @@ def test_forms_of_a_target() -> None:
         ("absent.py", "there is no such file"),
         ("absent:make", "there is no module 'absent' here; give module:function"),
         ("nets:wrong", "it gives Net, not (model, args)"),
+        ("nets.py:nothing", "the module nets.py has no function 'nothing'"),
+        ("absent.py:make", "there is no such file"),
         ("os:sep", "the module os has no function 'sep'"),
     ],
 )
@@ -140,6 +144,24 @@ def test_a_name_of_the_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load("net").model is abs
     with pytest.raises(UnknownModel, match="other: the corpus has no such model; give module:function"):
         load("other")
+    with pytest.raises(UnknownModel, match="nett: the corpus has no such model, but net; give module:function"):
+        load("nett")
+
+
+def test_the_reason_is_the_error_and_not_what_dynamo_says_after_it() -> None:
+    frame = '  File "/home/me/net.py", line 9, in forward\n    return self.b(x)\n           ^^^\n'
+    others = '  File "/usr/lib/python3.12/site-packages/torch/nn/modules/linear.py", line 1, in forward\n'
+    begin = "Traceback (most recent call last):\n"
+    line = "net.py:9 in forward: return self.b(x)"
+    plain = f"E1 {begin}E1 KeyError: 1\n{begin}{others}KeyError: 2\n\nDuring\n\n{begin}{frame}{others}ValueError: bad\n"
+    assert reason(plain, 1) == ("ValueError: bad", line)
+    title, why = "torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call", "[4, 32] X [31, 10]"
+    told = f"{title}\n  Explanation: {why}\n  Hint: …\n\nfrom user code:\n {frame}{others}\nSet TORCHDYNAMO_VERBOSE=1\n"
+    assert reason(begin + others + told, 1) == (f"{title}: {why}", line)
+    assert reason("starting\nbus error\n\n", 1) == ("bus error", "")
+    assert reason(begin, 1) == (begin.strip(), "")
+    assert reason(f"{plain}killed", -9) == ("killed", "")
+    assert reason("", 1) == ("", "")
 
 
 Run = Callable[..., Result]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -9,7 +12,9 @@ from rich.markup import escape
 from bridge.errors import BridgeError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train PyTorch models through TVM's Relax IR.")
-console = Console()
+WIDE = 160
+"""Columns of what is no terminal, such as a log or a pipe, where a name that is folded is not found again."""
+console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE)
 
 
 def main() -> None:

@@ -22,7 +22,9 @@ from bridge.report.coverage import share
 from bridge.report.numbers import percent
 from bridge.report.report import ModelReport, Report, make_report
 
-TARGETS = "module:function, a .py file with make() or model and args, or names of experiments/corpus (corpus: all)."
+TARGETS = (
+    "module:function, file.py:function, a .py file with make() or model and args, or names of the corpus (corpus: all)."
+)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from bridge.cli.last_words import reason
 from bridge.cli.targets import NOT_THERE
 from bridge.errors import UnknownModel
 from bridge.ledger import DeadEnd, Event, Record
@@ -66,13 +67,14 @@ def dry_run(target: str, options: Mapping[str, Any], limit: float, threads: int,
 class ProcessEnded(Exception):
     """A process that gave no records: it failed with `code`, or its time was over."""
 
-    def __init__(self, kind: str, detail: str, code: int = 0, seconds: float = 0.0) -> None:
+    def __init__(self, kind: str, detail: str, code: int = 0, seconds: float = 0.0, source: str = "") -> None:
         super().__init__(detail)
-        self.kind, self.detail, self.code, self.seconds = kind, detail, code, seconds
+        self.kind, self.detail, self.code, self.seconds, self.source = kind, detail, code, seconds, source
 
     def event(self, model: str) -> Event:
         """What is told of it."""
-        return Event(DeadEnd.MAINTENANCE, "step", self.detail, self.kind, seconds=self.seconds, model=model)
+        seconds, source = self.seconds, self.source
+        return Event(DeadEnd.MAINTENANCE, "step", self.detail, self.kind, source=source, seconds=seconds, model=model)
 
 
 def records_of(
@@ -110,9 +112,9 @@ def records_of(
             children.discard(child)
         if child.returncode == 0 and file.exists():
             return list(read(file).records)
-        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
-        detail = (last[:500] if child.returncode else "") or f"the process ended with {child.returncode}"
-        raise ProcessEnded(RAISED, detail, child.returncode)
+        detail, source = reason(said, child.returncode) if child.returncode else ("", "")
+        detail = detail[:1000] or f"the process ended with {child.returncode}"
+        raise ProcessEnded(RAISED, detail, child.returncode, source=source)
 
 
 def end(child: Child) -> None:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -19,7 +20,9 @@ WHOLE_CORPUS = "corpus"
 NOT_THERE = 3
 """How the process of a dry run ends where there is no such target; its last line says so."""
 
-FORMS = "give module:function, a .py file that defines make() or model and args, or a name of the corpus"
+FORMS = (
+    "give module:function, file.py:function, a .py file that defines make() or model and args, or a name of the corpus"
+)
 
 
 class Target(NamedTuple):
@@ -35,25 +38,27 @@ def load(text: str) -> Target:
     """Make the model of a target. Raises UnknownModel if there is none."""
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
+    name, colon, function = text.partition(":")
     if text.endswith(".py"):
         return _from_file(Path(text))
-    name, colon, function = text.partition(":")
     if colon:
-        found = getattr(_imported(name, text), function, None)
+        module = _loaded(Path(name)) if name.endswith(".py") else _imported(name, text)
+        found = getattr(module, function, None)
         if not callable(found):
             raise UnknownModel(f"{text}: the module {name} has no function {function!r}")
         return _target(found(), text)
-    models = corpus()
+    models = corpus(text)
     if text not in models:
-        raise UnknownModel(f"{text}: the corpus has no such model; {FORMS}")
+        near = "".join(f", but {name}" for name in get_close_matches(text, models, 1))
+        raise UnknownModel(f"{text}: the corpus has no such model{near}; {FORMS}")
     return _target(models[text](), text)
 
 
-def corpus() -> Mapping[str, Any]:
-    """The models that are known by name. Raises UnknownModel where there is no corpus."""
+def corpus(wanted: str = WHOLE_CORPUS) -> Mapping[str, Any]:
+    """The models that are known by name. Raises UnknownModel, for the name that was asked for, where there is none."""
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    return _imported(CORPUS, "the corpus").MODELS
+    return _imported(CORPUS, wanted).MODELS
 
 
 def _imported(name: str, wanted: str) -> ModuleType:
@@ -65,7 +70,7 @@ def _imported(name: str, wanted: str) -> ModuleType:
         raise UnknownModel(f"{wanted}: there is no module {error.name!r} here; {FORMS}") from error
 
 
-def _from_file(path: Path) -> Target:
+def _loaded(path: Path) -> ModuleType:
     if not path.is_file():
         raise UnknownModel(f"{path}: there is no such file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -75,6 +80,11 @@ def _from_file(path: Path) -> Target:
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
+    return module
+
+
+def _from_file(path: Path) -> Target:
+    module = _loaded(path)
     if hasattr(module, "make"):
         return _target(module.make(), str(path))
     if not hasattr(module, "model"):

@@ -25,16 +25,17 @@ MOST_MISSING = 6
 
 
 def amounts_table(coverage: Coverage) -> Table:
-    """Every quantity in every phase: how much in each way, with its share of what is known."""
+    """Every quantity of which anything is known, in every phase: how much in each way, with its share of that."""
     table = Table(box=box.SIMPLE_HEAD, title="how it ran", title_justify="left", title_style="bold")
     table.add_column("")
     table.add_column("phase")
     for way in Way:
         table.add_column(way.value, justify="right", style=WAY_STYLES[way])
-    some_unknown = any(cell.unknown for cells in coverage.amounts.values() for cell in cells.values())
+    known = {q: cells for q, cells in coverage.amounts.items() if any(cell.known for cell in cells.values())}
+    some_unknown = any(cell.unknown for cells in known.values() for cell in cells.values())
     if some_unknown:
         table.add_column("not known", justify="right")
-    for quantity, cells in coverage.amounts.items():
+    for quantity, cells in known.items():
         shown = cells if len(cells) > 2 else dict(list(cells.items())[:1])
         for position, (phase, cell) in enumerate(shown.items()):
             last = position == len(shown) - 1

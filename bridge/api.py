@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from bridge.errors import NotCompilable, UnknownTarget, WrongVersion
+from bridge.errors import BadOption, NotCompilable, UnknownTarget, WrongVersion
 from bridge.frontends.torch.adapters import adapter_for
 from bridge.frontends.torch.capture import Capture
 from bridge.ir.compiled import CompiledGraph
@@ -62,6 +62,10 @@ def compile(
         such as {"kind": "llvm", "mcpu": "core-avx2"}.
     fallback: who takes what TVM does not, in order: if not given ["triton", "inductor", "eager"] on a GPU and ["eager"]
         on a CPU. Inductor compiles each such node by itself.
+    library: ATen is called for what a vendor's library does faster, such as larger matrix products, convolutions and
+        attention; False has TVM generate them as far as it can.
+    partitioner: which values the forward keeps for the backward: "min_cut" computes cheap ones again, "default" keeps
+        them all.
     fuse_joint: where a graph ends in one loss, compute its gradients in the forward, so that nothing is kept for them
         in between. A forward without a backward then takes as long as both; under `torch.no_grad` nothing changes.
     options: further fields of `Options`, or whole `Options`, which then stand for all the other arguments.
@@ -117,7 +121,9 @@ def chosen_options(
     if isinstance(options, Options):
         chosen = options
     else:
-        order = None if fallback is None else tuple(fallback)
+        order = (fallback,) if isinstance(fallback, str) else None if fallback is None else tuple(fallback)
+        if not isinstance(options, Mapping | None):
+            raise BadOption(f"options={options!r}: give bridge.Options, or a mapping of its fields")
         chosen = Options(target, dynamic, order, library, partitioner, fuse_joint).updated(options or {})
     check_target(chosen.target)
     return chosen

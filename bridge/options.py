@@ -57,8 +57,13 @@ class Options:
             raise BadOption(f"partitioner={self.partitioner!r}: choose 'min_cut' or 'default'")
         if self.dynamic not in (None, True, False, "hot"):
             raise BadOption(f"dynamic={self.dynamic!r}: choose None, True, False or 'hot'")
+        for name in ("library", "fuse_joint", "cache", "read_values"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadOption(f"{name}={getattr(self, name)!r}: choose True or False")
+        if isinstance(self.denied, str):
+            raise BadOption(f"denied={self.denied!r}: give a tuple of names")
         order = self.order("cpu")
-        if order[-1:] != ("eager",) or any(name not in FALLBACKS for name in order):
+        if isinstance(self.fallback, str) or order[-1:] != ("eager",) or any(name not in FALLBACKS for name in order):
             names = ", ".join(map(repr, FALLBACKS))
             raise BadOption(f"fallback={self.fallback!r}: name backends among {names}, 'eager' at the end")
         if self.mode not in (None, "default", "reduce-overhead"):

@@ -55,6 +55,13 @@ def test_options_are_checked_and_kept() -> None:
     expected = Options("tvm", False, ("eager",), False, "default", timeout=5.0)
     assert bridge.inspect(compiled).options == expected
     assert bridge.inspect(bridge.compile(program, options=expected)).options is expected
+    for name, value in (("library", "no"), ("cache", 1), ("denied", "aten.gelu.default"), ("fallback", "eager")):
+        with pytest.raises(BadOption, match=f"{name}={value!r}: "):
+            bridge.compile(abs, options={name: value})
+    with pytest.raises(BadOption, match="options='fast': give"):
+        bridge.compile(abs, options="fast")  # type: ignore[arg-type]
+    with pytest.raises(BadOption, match=r"fallback=\('xla',\)"):
+        bridge.compile(abs, fallback="xla")
     with pytest.raises(BadOption, match="no option 'speed'; there are"):
         bridge.compile(program, options={"speed": 9})
     with pytest.raises(BadOption, match="partitioner='best'"):

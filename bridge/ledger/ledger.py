@@ -29,6 +29,10 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._events)
 
+    def __repr__(self) -> str:
+        met = ", ".join(f"{dead_end} {count}" for dead_end, count in self.count().items() if count)
+        return f"<ledger of {len(self)} event{'s' * (len(self) != 1)}{': ' + met if met else ''}>"
+
     def select(self, **wanted: object) -> tuple[Event, ...]:
         """The events whose fields equal all that is given: `ledger.select(dead_end="coverage", phase="backward")`."""
         return tuple(e for e in self.events if all(getattr(e, name) == value for name, value in wanted.items()))

@@ -186,8 +186,8 @@ def _line(frames: list[FrameType]) -> str:
 
 
 def _computes(func: Any) -> bool:
-    """Whether a call does more than look at memory in another way, allocate it, or give a number in it to Python."""
-    if func in ALLOCATIONS or func in READS:
+    """Whether a call does more than look at memory, allocate it, give a number in it to Python, or mark a span."""
+    if func in ALLOCATIONS or func in READS or func.namespace == "profiler":
         return False
     returns = func._schema.returns
     views = returns and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)

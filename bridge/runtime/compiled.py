@@ -20,7 +20,7 @@ LIVE: weakref.WeakSet[Compilation] = weakref.WeakSet()
 """Every compilation that somebody still holds. An audit reads the counters of all: a step may call several."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Compilation:
     """One use of `bridge.compile`, which fills as graphs are captured: at the first call, and when torch's guards fail.
 
@@ -34,6 +34,9 @@ class Compilation:
 
     def __post_init__(self) -> None:
         LIVE.add(self)
+
+    def __repr__(self) -> str:
+        return f"<compilation for {self.options.target}: {len(self.graphs)} graphs, {self.placement}, {self.ledger!r}>"
 
     @property
     def placement(self) -> dict[str, dict[str, int]]:

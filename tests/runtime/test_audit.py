@@ -64,6 +64,18 @@ def test_a_step_that_is_captured_whole_is_clean() -> None:
     assert result.engine["aten.add_.Tensor"] == len(list(model.parameters())), "the second step accumulates"
 
 
+def test_spans_that_an_optimizer_marks_compute_nothing() -> None:
+    compiled = bridge.compile(Summed(), "eager")
+    optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        compiled(X).backward()
+        optimizer.step()
+
+    assert ops(bridge.audit(step)) == {"aten.add_.Tensor"}
+
+
 def test_it_counts_one_step_of_two() -> None:
     compiled = bridge.compile(Summed(), "eager")
     bridge.audit(trained(compiled, X))

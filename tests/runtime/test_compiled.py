@@ -32,6 +32,13 @@ def test_the_placement_counts_nodes_by_phase_and_way() -> None:
     assert set(compiled.placement) == {"forward", "backward"}
 
 
+def test_ledger_and_compilation_print_as_a_line() -> None:
+    compilation = Compilation(Options(), Ledger())
+    assert repr(compilation.ledger) == "<ledger of 0 events>"
+    compilation.ledger.record(Event(DeadEnd.COVERAGE, "aten.sort.default", "", "no row", count=3))
+    assert repr(compilation) == "<compilation for tvm: 0 graphs, {}, <ledger of 1 event: coverage 3>>"
+
+
 def test_what_was_left_out_of_every_graph_is_counted_as_uncaptured() -> None:
     compilation = Compilation(Options(), Ledger())
     compilation.ledger.record(Event(DeadEnd.COVERAGE, "call", "skipped", kind="uncaptured", count=3))

@@ -158,6 +158,8 @@ def test_the_reason_is_the_error_and_not_what_dynamo_says_after_it() -> None:
     title, why = "torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call", "[4, 32] X [31, 10]"
     told = f"{title}\n  Explanation: {why}\n  Hint: …\n\nfrom user code:\n {frame}{others}\nSet TORCHDYNAMO_VERBOSE=1\n"
     assert reason(begin + others + told, 1) == (f"{title}: {why}", line)
+    syntax = f'{begin}{others}  File "/home/me/net.py", line 1\n    def make(:\n   ^\nSyntaxError: invalid syntax\n'
+    assert reason(syntax, 1) == ("SyntaxError: invalid syntax", "net.py:1: def make(:")
     assert reason("starting\nbus error\n\n", 1) == ("bus error", "")
     assert reason(begin, 1) == (begin.strip(), "")
     assert reason(f"{plain}killed", -9) == ("killed", "")

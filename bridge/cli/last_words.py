@@ -9,7 +9,7 @@ BEGIN = "Traceback (most recent call last):"
 EXPLANATION = "  Explanation: "
 """Dynamo's errors have a title, and say on this line what is wrong."""
 
-_FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)$')
+_FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+)(?P<name>, in \S+)?$')
 _BRIDGE = str(Path(__file__).resolve().parents[1])
 
 
@@ -33,7 +33,8 @@ def _innermost(lines: list[str]) -> str:
     for position in reversed(range(len(lines) - 1)):
         frame = _FRAME.match(lines[position])
         if frame is not None and not _is_others(frame["file"]):
-            return f"{Path(frame['file']).name}:{frame['line']} in {frame['name']}: {lines[position + 1].strip()}"
+            function = (frame["name"] or "").removeprefix(",")  # what cannot be parsed is in none
+            return f"{Path(frame['file']).name}:{frame['line']}{function}: {lines[position + 1].strip()}"
     return ""
 
 

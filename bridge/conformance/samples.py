@@ -202,6 +202,10 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: lambda: [
         attention_gradient(), attention_gradient(heads=6),
     ],
+    aten.native_group_norm_backward.default: lambda: [
+        (randn(2, 6, 4), randn(2, 6, 4), randn(2, 3), torch.rand(2, 3) + 0.5, weight, 2, 6, 4, 3, [True] * 3)
+        for weight in (randn(6), None)
+    ],
     aten._native_batch_norm_legit.no_stats: lambda: [(*c[:3], *c[5:]) for c in batch_norm(True)],
     aten._batch_norm_with_update_functional.default: lambda: [(*c[:5], *c[6:]) for c in batch_norm(True)[:1]],
     aten.batch_norm_backward.default: lambda: [

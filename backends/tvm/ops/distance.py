@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from enum import Enum
 
 import torch
 
-from bridge.backends.tvm.compat import Expr, R, Size, dtype_of, extent, number, power, reshaped, shape_of, tirx
+from bridge.backends.tvm.compat import Expr, R, Size, dtype_of, extent, is_nan, number, power, reshaped, shape_of, tirx
 from bridge.backends.tvm.kernels import compute, pointwise, reduction
 from bridge.backends.tvm.ops.indexing import element_count
 from bridge.backends.tvm.table import Accumulate, Promote, converts, present
@@ -32,7 +33,7 @@ def cdist(x1, x2, p, compute_mode, *, sizes):
     def element(at, over, a, b):
         return across(a, shape_of(x1), at[:-2], at[-2], over[0]) - across(b, shape_of(x2), at[:-2], at[-1], over[0])
 
-    return normed("cdist", p, sizes, [width], element, x1, x2)
+    return normed("cdist", p, sizes, [width], element, x1, x2, nan=Nan.IGNORED if p == math.inf else Nan.SPREADS)
 
 
 @converts(*present("aten._cdist_backward.default", having="grad_output"), accumulate=Accumulate.OPMATH)
@@ -58,7 +59,7 @@ def pdist(x, p, *, sizes):
         first, second = pair_at(at[0], rows)
         return a(first, over[0]) - a(second, over[0])
 
-    return normed("pdist", p, sizes, [width], element, x)
+    return normed("pdist", p, sizes, [width], element, x, nan=Nan.SPREADS)
 
 
 @converts(*present("aten._pdist_backward.default", having="grad_output"), accumulate=Accumulate.OPMATH)
@@ -98,14 +99,30 @@ def across(tensor, shape: list[Size], front, row, column) -> Expr:
     return tensor(*kept, row, column)
 
 
-def normed(name: str, p: float, shape, over, element: Callable[..., Expr], *tensors: Expr) -> Expr:
+class Nan(Enum):
+    """What a NaN among the elements does where the order of the norm alone would not say so.
+
+    COUNTED: it is one that is not zero. SPREADS: the norm is a NaN too. IGNORED: the norm is that of the others.
+    """
+
+    COUNTED = "counted"
+    SPREADS = "spreads"
+    IGNORED = "ignored"
+
+
+def normed(
+    name: str, p: float, shape, over, element: Callable[..., Expr], *tensors: Expr, nan: Nan = Nan.COUNTED
+) -> Expr:
     """The p-norm of what `element` gives over some positions; of p = 0 the number of those that are not zero."""
     how = "max" if p == math.inf else "sum"
 
     def term(at, positions, *inputs):
         v = tirx.abs(element(at, positions, *inputs))
+        if nan is Nan.IGNORED:
+            v = tirx.Select(is_nan(v), number(0, v), v)
         if p == 0:
-            return tirx.Select(v == number(0, v), number(0, v), number(1, v))
+            counted = tirx.Select(v == number(0, v), number(0, v), number(1, v))
+            return tirx.Select(is_nan(v), v, counted) if nan is Nan.SPREADS else counted
         if p in (1, math.inf):
             return v
         return v * v if p == 2 else power(v, number(p, v))

@@ -103,9 +103,10 @@ def test_rows_come_back_unchanged_and_can_be_called_by_others() -> None:
 
 
 def test_absent_overloads_are_kept_by_name() -> None:
+    known = list(missing)  # what this torch lacks
     assert present("aten.add.Tensor", "aten.no_such_op.default") == [aten.add.Tensor]
-    assert missing == ["aten.no_such_op.default"]
-    missing.clear()
+    assert missing == [*known, "aten.no_such_op.default"]
+    missing.pop()
 
 
 def test_only_what_stands_for_a_tensor_is_promoted() -> None:

@@ -203,7 +203,8 @@ OWN: dict[OpOverload, Callable[[], list[Arguments]]] = {
         attention_gradient(), attention_gradient(heads=6),
     ],
     aten.native_group_norm_backward.default: lambda: [
-        (randn(2, 6, 4), randn(2, 6, 4), randn(2, 3), torch.rand(2, 3) + 0.5, weight, 2, 6, 4, 3, [True, *[weight is not None] * 2])
+        (randn(2, 6, 4), randn(2, 6, 4), randn(2, 3), torch.rand(2, 3) + 0.5, weight, 2, 6, 4, 3,
+         [True, *[weight is not None] * 2])
         for weight in (randn(6), None)
     ],
     aten._native_batch_norm_legit.no_stats: lambda: [(*c[:3], *c[5:]) for c in batch_norm(True)],

@@ -52,7 +52,7 @@ def main(
     for name in chosen:
         if name not in MODELS:
             raise typer.BadParameter(f"{name}: there is no such model")
-    console, file = Console(), RESULTS / "benchmark.jsonl"
+    console, file = Console(), RESULTS / "benchmark.jsonl.gz"
     begin(file, "python -m experiments.benchmark.run", chosen, again)
     known = {record.model for record in read(file).records}
     sweep(

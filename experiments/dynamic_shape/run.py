@@ -33,7 +33,7 @@ from experiments.dynamic_shape.step import EAGER, INDUCTOR, STATIC, SYMBOLIC, la
 from experiments.page import between
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "sizes.jsonl"
+RESULTS = HERE / "results" / "sizes.jsonl.gz"
 FIGURE = HERE / "results" / "sizes.png"
 OTHERS = (STATIC, INDUCTOR, EAGER)
 BEGIN, END = "<!-- made by: bridge experiment dynamic_shape -->", "<!-- end of what is made -->"

@@ -212,7 +212,7 @@ def drawn_in_the_open(module: nn.Module) -> Iterator[None]:
 def is_far_by_rounding(
     make: Callable[[], Made], library: bool, found: Step, eager: Eager, wrong: Iterable[tuple[str, str]]
 ) -> bool:
-    """Whether a step is what eager's is in float64, and as a whole no further off than eager's may be.
+    """Whether a step is what eager's is in float64, and as a whole as near as eager's may be, or half as near as it.
 
     A dozen changes of the last bits do not meet every unit that rounding may switch on or off. So all gradients
     together are looked at, all outputs and all buffers. Rounding changes numbers alone: nothing else is let pass.
@@ -221,7 +221,8 @@ def is_far_by_rounding(
     if not all(OFF in how for _, how in wrong):
         return False
     for what in ("gradients", "outputs", "buffers"):
-        if error_of(what, found, eager.exact) > max(error_of(what, step, eager.exact) for step in eager.changed):
+        furthest_off = max(error_of(what, step, eager.exact) for step in eager.changed)
+        if error_of(what, found, eager.exact) > max(furthest_off, 2 * error_of(what, eager.step, eager.exact)):
             return False
     steps = []
     for compile in (lambda module: bridge.compile(module, library=library), lambda module: module):

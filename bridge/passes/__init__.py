@@ -20,6 +20,6 @@ PASSES: tuple[Callable[[Graph, Ledger], Graph], ...] = (
 """Every pass over a graph that is about to be lowered, in order."""
 
 WITHOUT_LIBRARY: tuple[Callable[[Graph, Ledger], Graph], ...] = (
-    canonicalise, find_places, count_places, take_transforms_apart, align_products,
+    narrow_places_of_step, canonicalise, find_places, count_places, take_transforms_apart, align_products,
 )  # fmt: skip
 """As `PASSES`, where no library is called that could want images otherwise."""

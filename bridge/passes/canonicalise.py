@@ -161,9 +161,16 @@ def new_node(
     graph: fx.Graph, like: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
 ) -> Any:
     """A node that stands in for (part of) another: same provenance, its own fake value."""
-    node = graph.call_function(target, args, kwargs or {})
-    node.meta = {key: value for key, value in like.meta.items() if key not in ("val", "tensor_meta")}
-    node.meta["val"] = target(*fake(list(args)), **(kwargs or {}))
+    return node_of(graph, like, target, args, kwargs or {}, target(*fake(list(args)), **(kwargs or {})))
+
+
+def node_of(
+    graph: fx.Graph, like: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any
+) -> fx.Node:
+    """As `new_node`, of a fake value that is given: to ask for one whose size depends on values names a new size."""
+    node = graph.call_function(target, args, kwargs)
+    node.meta = {key: held for key, held in like.meta.items() if key not in ("val", "tensor_meta")}
+    node.meta["val"] = value
     return node
 
 

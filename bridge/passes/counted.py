@@ -18,7 +18,7 @@ from bridge.ir.joint import Graph, copied
 from bridge.ir.provenance import source_line
 from bridge.ir.shapes import fake, is_size, new_symbols_of
 from bridge.ledger import Ledger
-from bridge.passes.canonicalise import new_node
+from bridge.passes.canonicalise import new_node, node_of
 
 aten = torch.ops.aten
 
@@ -52,10 +52,9 @@ def _masked_select(graph: fx.Graph, node: fx.Node) -> None:
     given, mask = (new_node(graph, node, aten.expand.default, (argument, list(shape))) for argument in node.args)
     value = fake(node)
     size = _counted(graph, node, mask)
-    found = graph.call_function(aten.nonzero_static.default, (mask,), {"size": size})
-    found.meta = {key: kept for key, kept in node.meta.items() if key not in ("val", "tensor_meta")}
     with value.fake_mode:
-        found.meta["val"] = torch.empty((value.shape[0], len(shape)), dtype=torch.int64, device=value.device)
+        places = torch.empty((value.shape[0], len(shape)), dtype=torch.int64, device=value.device)
+    found = node_of(graph, node, aten.nonzero_static.default, (mask,), {"size": size}, places)
     columns = [new_node(graph, node, aten.select.int, (found, 1, dim)) for dim in range(len(shape))]
     _replace(graph, node, aten.index.Tensor, (given, columns), {})
 
@@ -71,10 +70,10 @@ def _repeat_interleave(graph: fx.Graph, node: fx.Node) -> None:
     said = f"repeats do not add up to output_size={total}"
     size = _told(graph, node, new_node(graph, node, aten.sum.default, (wide,)), said)
     ends = new_node(graph, node, aten.cumsum.default, (wide, 0))
-    positions = graph.call_function(aten.arange.start_step, (0, size, 1), {"device": fake(node).device})
-    positions.meta = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}
+    device = fake(node).device
     with fake(node).fake_mode:
-        positions.meta["val"] = torch.empty((total,), dtype=torch.int64, device=fake(node).device)
+        counted = torch.empty((total,), dtype=torch.int64, device=device)
+    positions = node_of(graph, node, aten.arange.start_step, (0, size, 1), {"device": device}, counted)
     places = {"right": True, "out_int32": fake(node).dtype == torch.int32}
     _replace(graph, node, aten.searchsorted.Tensor, (ends, positions), places)
 
@@ -100,9 +99,7 @@ def _told(graph: fx.Graph, node: fx.Node, count: fx.Node, said: str) -> Any:
     """
     size = fake(node).shape[0]
     if new_symbols_of(node):
-        read = graph.call_function(aten._local_scalar_dense.default, (count,))
-        read.meta = {**node.meta, "val": size}
-        return read
+        return node_of(graph, node, aten._local_scalar_dense.default, (count,), {}, size)
     known = _known(graph, node)
     _check(graph, node, new_node(graph, node, aten.eq.Scalar, (count, known)), said)
     return known
@@ -125,8 +122,7 @@ def _known(graph: fx.Graph, node: fx.Node) -> Any:
 def _check(graph: fx.Graph, node: fx.Node, holds: fx.Node, said: str) -> None:
     """Raise RuntimeError where a 0-d tensor of bool does not hold, with the user's line."""
     line = source_line(node)
-    checked = graph.call_function(aten._assert_async.msg, (holds, f"{said}, at {line}" if line else said))
-    checked.meta = {**node.meta, "val": None}
+    node_of(graph, node, aten._assert_async.msg, (holds, f"{said}, at {line}" if line else said), {}, None)
 
 
 def _is(node: fx.Node, size: Any) -> bool:
@@ -137,7 +133,5 @@ def _is(node: fx.Node, size: Any) -> bool:
 
 
 def _replace(graph: fx.Graph, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    made = graph.call_function(target, args, kwargs)
-    made.meta = dict(node.meta)
-    node.replace_all_uses_with(made)
+    node.replace_all_uses_with(node_of(graph, node, target, args, kwargs, fake(node)))
     graph.erase_node(node)

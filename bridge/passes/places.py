@@ -11,7 +11,7 @@ from torch import fx
 from bridge.ir.joint import Graph, Phase, copied
 from bridge.ir.shapes import fake
 from bridge.ledger import Ledger
-from bridge.passes.canonicalise import new_node
+from bridge.passes.canonicalise import new_node, node_of
 
 aten = torch.ops.aten
 
@@ -80,8 +80,7 @@ def _is_one(size: Any) -> bool:
 def _columns(graph: fx.Graph, like: fx.Node, mask: fx.Node, size: Any) -> list[fx.Node]:
     """The places of a mask, an index for each of its dimensions. size: how many there are."""
     held = fake(mask)
-    found = graph.call_function(aten.nonzero.default, (mask,))
-    found.meta = {key: value for key, value in like.meta.items() if key not in ("val", "tensor_meta")}
     with held.fake_mode:
-        found.meta["val"] = torch.empty((held.dim(), size), dtype=torch.int64, device=held.device).t()
+        places = torch.empty((held.dim(), size), dtype=torch.int64, device=held.device).t()
+    found = node_of(graph, like, aten.nonzero.default, (mask,), {}, places)
     return [new_node(graph, like, aten.select.int, (found, 1, dim)) for dim in range(held.dim())]

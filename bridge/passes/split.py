@@ -44,7 +44,8 @@ def split_by(name: Literal["min_cut", "default"], generated: bool = True, librar
         update_statistics_once(module)
         if generated and library and gains(module):
             lay_out(module)
-        narrow_places(module)
+        if generated:
+            narrow_places(module)
         if generated and name == "min_cut":
             tell_results_by_statistics(module)
         return chosen(module, inputs, **more)

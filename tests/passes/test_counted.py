@@ -9,7 +9,7 @@ import torch
 
 import bridge
 from bridge.ledger import Way
-from tests.passes.test_places import WAYS, holding
+from tests.passes.test_places import WAYS, compiled_as_eager, holding
 
 
 def rows_of_places(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -42,18 +42,7 @@ COMPUTE_NOTHING = ("_local_scalar_dense", "_assert_scalar", "_assert_async")
 
 @pytest.mark.parametrize("function", [*WAYS, *OWN])
 def test_nothing_is_called(function: Callable[..., torch.Tensor]) -> None:
-    compiled = bridge.compile(function, library=False)
-    for seed, share in ((0, 0.5), (1, 0.2), (2, 0.0), (3, 1.0)):
-        torch.manual_seed(seed)
-        mask = torch.rand(6, 5) < share
-        mine = torch.randn(6, 5, requires_grad=True)
-        theirs = mine.detach().clone().requires_grad_()
-        result, expected = compiled(mine, mask), function(theirs, mask)
-        torch.testing.assert_close(result, expected)
-        if expected.requires_grad:
-            result.square().sum().backward()
-            expected.square().sum().backward()
-            torch.testing.assert_close(mine.grad, theirs.grad)
+    compiled = compiled_as_eager(function, library=False)
     graphs = bridge.inspect(compiled).graphs
     assert any(way is Way.GENERATED for graph in graphs for way in graph.placement.values())
     called = {name for graph in graphs for name, way in graph.placement.items() if way is not Way.GENERATED}
@@ -83,15 +72,6 @@ def test_a_mask_without_dimensions_chooses_one_or_none() -> None:
         x = torch.randn(())
         torch.testing.assert_close(compiled(x, mask), torch.masked_select(x, mask).exp())
     assert not compiled.ledger.select(dead_end="coverage")
-
-
-def test_more_or_fewer_values_than_places_raise() -> None:
-    compiled = bridge.compile(lambda x, mask, values: x.index_put((mask,), values).cos(), library=False)
-    x, values = torch.zeros(6, 2), torch.randn(3, 2)
-    torch.testing.assert_close(compiled(x, holding(0, 2, 5), values)[5], values[2].cos())
-    for mask in (holding(0, 2), holding(0, 1, 2, 3)):
-        with pytest.raises(RuntimeError, match="shape mismatch: 3 values"):
-            compiled(x, mask, values)
 
 
 @pytest.mark.parametrize(

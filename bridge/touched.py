@@ -90,8 +90,7 @@ TORCH: tuple[Touched, ...] = (
     Touched("torch._functorch.config.cse"),
     Touched("torch._ops.OpOverload"),
     _called("torch.utils._pytree.tree_flatten", "tree_flatten(tree)"),
-    _called("torch.utils._pytree.tree_leaves", "tree_leaves(tree)"),
-    _called("torch.utils._pytree.tree_map", "tree_map(function, tree)"),
+    _called("torch.utils._pytree.tree_unflatten", "tree_unflatten(leaves, spec)"),
     _called("torch._subclasses.fake_tensor.unset_fake_temporarily", "unset_fake_temporarily()"),
     _called("torch._dynamo.source.ConstantSource", "ConstantSource(name)"),
     _called("torch._subclasses.FakeTensorMode", "FakeTensorMode(shape_env=sizes, allow_non_fake_inputs=True)"),
@@ -130,7 +129,6 @@ TORCH: tuple[Touched, ...] = (
     ),
     Touched("torch._inductor.lowering.fallbacks", without=PEERS),
     Touched("torch._inductor.lowering.lowerings", without=PEERS),
-    _called("torch.utils._pytree.tree_unflatten", "tree_unflatten(leaves, spec)", without=CONFORMANCE),
     _called("torch._dispatch.python.enable_python_dispatcher", "enable_python_dispatcher()", without=CONFORMANCE),
     Touched(
         "torch.testing._internal.common_methods_invocations.op_db",
@@ -146,16 +144,24 @@ TORCH: tuple[Touched, ...] = (
 
 
 ATTRIBUTES: Mapping[str, str] = {
-    "_backward_hooks": "what is called with the gradient of a parameter",
+    "_backward_hooks": "what is called with the gradient of a parameter, or after a module's backward",
+    "_backward_pre_hooks": "what is called before it",
     "_boxed_call": "a compiled function empties the list of its inputs",
+    "_buffers": "a module's own buffers by name",
     "_cdata": "the address of a storage",
+    "_dynamo_dynamic_indices": "which dimensions of a tensor are symbols; its siblings are found by their pattern",
     "_dynamo_source": "where Dynamo found the value of a placeholder",
+    "_forward_hooks": "what is called after a module's forward",
+    "_forward_pre_hooks": "what is called before it",
+    "_modules": "a module's own modules by name",
     "_optimizer_step_post_hooks": "what is called after an optimizer's step",
     "_optimizer_step_pre_hooks": "what is called before it",
+    "_parameters": "a module's own parameters by name",
     "_post_accumulate_grad_hooks": "what is called when a parameter has its gradient",
     "_is_view": "a tensor is a view of another",
     "_is_zerotensor": "a tensor holds zeros, and no memory",
     "_schema": "the declaration of an overload",
     "_torchdynamo_orig_backend": "by what Dynamo tells two backends apart",
+    "_wrapped_by_lr_sched": "a scheduler of torch's has replaced an optimizer's step",
 }
 """Private attributes of torch's objects that are read or set, and what they say. Tests of capture rest on each."""

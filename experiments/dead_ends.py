@@ -72,8 +72,8 @@ def api_instability() -> str:
     broken = {reading.release for reading in readings if reading.refused}
     adapted = {reading.release for reading in readings if reading.adapted}
     return (
-        f"{len(needed)} names under a training; without the adapters it would break on {len(broken)} of "
-        f"{len(releases)} releases of torch, with them on {len(adapted)}"
+        f"{len(needed)} private names under a training, {len(TORCH) - len(needed)} under tools; without the adapters "
+        f"it would break on {len(broken)} of {len(releases)} releases of torch, with them on {len(adapted)}"
     )
 
 

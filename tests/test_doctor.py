@@ -21,6 +21,20 @@ from bridge.touched import TORCH, Touched
 ROOT = Path(__file__).parents[1]
 SERIES = ".".join(torch.__version__.split(".")[:2])
 
+UNREAD = {
+    "2.15": {
+        "torch._C._autograd._get_current_graph_task_keep_graph",
+        "torch._C._cuda_clearCublasWorkspaces",
+        "torch._C._storage_Use_Count",
+        "torch._dynamo.config.capture_dynamic_output_shape_ops",
+        "torch._dynamo.config.capture_scalar_outputs",
+        "torch._dynamo.maybe_mark_dynamic",
+        "torch._functorch.config.cse",
+        "torch._functorch.config.patch",
+    }
+}
+"""Names that came into use after the wheel of a series was read, and were not looked for in it since."""
+
 
 def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bridge", "doctor", *arguments]
@@ -39,6 +53,7 @@ def test_all_is_well_here() -> None:
     assert "compiled and run, forward and backward" in found["kernel"]["detail"]
     assert {"packages", "machine", "torch", "tvm", "routes"} == {check["group"] for check in found.values()}
     assert {touched.name for touched in TORCH} <= set(found)
+    assert not [name for name, check in found.items() if "is not recorded" in check["detail"]]
 
 
 def test_broken_packages_are_lines_and_no_crash(tmp_path: Path) -> None:
@@ -94,17 +109,17 @@ def test_a_name_is_compared_with_what_was_recorded(
     assert bool(check.remedy) == (state is not State.OK)
 
 
-def test_what_is_recorded_is_recorded_for_every_series() -> None:
-    """A name that was added since is recorded for none, which the doctor notes."""
-    series = ("2.11", "2.12", "2.13", "2.14", "2.15")
-    names = {one: set(recorded()["torch"][one]) for one in series}
-    assert all(names[one] == names["2.14"] for one in series), "run the probe on a wheel of each series, and --record"
-    assert names["2.14"] <= {touched.name for touched in TORCH}, "names that are touched no more: run it with --record"
+@pytest.mark.parametrize("series", ["2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15"])
+def test_what_is_touched_is_recorded_for_every_series(series: str) -> None:
+    """What came into use after a wheel was read is recorded for none, which the doctor notes."""
+    known, unread = set(recorded()["torch"][series]), UNREAD.get(series, set())
+    assert known == {touched.name for touched in TORCH} - unread, "probe a wheel of each series with --keep --record"
 
 
 def test_what_is_recorded_is_what_is_installed() -> None:
     """Wheels of different systems hold the same sources, so what was read of one holds for all."""
     folder = Path(torch.__path__[0]).parent
     known, sources = recorded()["torch"][SERIES], Sources(folder)
-    found = {touched.name: getattr(touched.found(sources), "text", "") for touched in TORCH if touched.name in known}
-    assert found == known
+    unread = UNREAD.get(SERIES, set())
+    touched = [one for one in TORCH if one.name not in unread]
+    assert {one.name: getattr(one.found(sources), "text", "") for one in touched} == known

@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from torch import nn
 
-from bridge.touched import ATTRIBUTES, MOST_NAMES, TORCH
+from bridge.frontends.torch.adapters.base import MARKS
+from bridge.touched import ATTRIBUTES, CONFORMANCE, MOST_NAMES, PEERS, TORCH
 from experiments.api_instability.uses import FOLDERS, ROOT, imported, private, uses
 
 LISTED = [touched.name for touched in TORCH]
@@ -55,9 +57,19 @@ def test_the_list_is_short() -> None:
     assert sum(private(touched.name) for touched in TORCH if not touched.without) <= MOST_NAMES
 
 
+@pytest.mark.parametrize(("tool", "files"), [(CONFORMANCE, "bridge/conformance/"), (PEERS, "bridge/cli/peers.py")])
+def test_what_only_a_tool_needs_is_used_by_it_alone(tool: str, files: str) -> None:
+    """Else a training is lost with it, and it counts among the names of trainings."""
+    names = {touched.name for touched in TORCH if touched.without == tool}
+    found = [use for use in uses("torch") if use.name in names]
+    assert {use.name for use in found} == names
+    assert not [use for use in found if not use.place.startswith(files)]
+
+
 def test_private_attributes_are_listed() -> None:
-    """Of objects: of what is neither an op nor a class of our own."""
-    own, read = set(), set()
+    """Of objects: of what is neither an op nor a class of our own. And the names of a module's own mappings."""
+    of_modules = {name for name in vars(nn.Module()) if private(name)}
+    own, read, named = set(), set(), {name for name in ATTRIBUTES if re.fullmatch(MARKS, name)}
     for source in sources().values():
         tree = ast.parse(source)
         modules = imported(tree)
@@ -71,8 +83,11 @@ def test_private_attributes_are_listed() -> None:
                     own.add(node.attr)
                 elif owner not in modules and owner not in ("aten", "prims"):
                     read.add(node.attr)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and len(node.args) > 1:
+            elif isinstance(node, ast.Constant) and str(node.value) in of_modules:
+                named.add(str(node.value))
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
                 owner, name = ast.unparse(node.args[0]).split(".")[0], node.args[1]
                 if owner not in modules and isinstance(name, ast.Constant) and private(str(name.value)):
                     read.add(str(name.value))
-    assert read - own - OTHERS == set(ATTRIBUTES), f"private attributes of torch's objects, against those of {LIST}"
+    found = named | (read - own - OTHERS)
+    assert found == set(ATTRIBUTES), f"private attributes of torch's objects, against those of {LIST}"

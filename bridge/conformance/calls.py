@@ -12,9 +12,10 @@ import torch
 from torch._ops import OpOverload
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten
 
 from bridge.conformance.samples import KEYWORDS, OWN, RELATED
+from bridge.ir.trees import tree_map
 from bridge.passes.decompose import decompositions
 
 ENOUGH = 6

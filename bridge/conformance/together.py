@@ -12,13 +12,14 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from bridge.backends.tvm.lower import lower
 from bridge.backends.tvm.machine import machine
 from bridge.conformance.calls import Call
 from bridge.ir.compiled import Way
 from bridge.ir.joint import Graph, Phase, Role
+from bridge.ir.trees import tree_map
 from bridge.ledger import Ledger
 from bridge.options import Options
 from bridge.pipeline import compile_graph

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import flop_registry
 
 from bridge.ir.nodes import aten, input_tensors, is_higher_order
 from bridge.ir.shapes import SYMBOLIC, fake, leaves
+from bridge.ir.trees import tree_map
 
 SAME_AS: dict[Any, Any] = {
     aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,

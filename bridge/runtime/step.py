@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
 
 from bridge.errors import BadOption
+from bridge.ir.trees import tree_leaves, tree_map
 
 
 def dry_step(

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
+
+from bridge.ir.trees import tree_leaves
 
 CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict)
 Undo = Callable[[], object]

@@ -140,14 +140,19 @@ def keep(package: str, new: Iterable[Reading]) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def touched(readings: Iterable[Reading]) -> list[Reading]:
+    """Those of what the bridge uses now: a release that was read long ago may have more names, and fewer."""
+    names = {touched.name for touched in TORCH}
+    return [one for one in readings if one.way == "ours" and (one.package != "torch" or one.name in names)]
+
+
 def recorded() -> dict[str, dict[str, dict[str, str]]]:
     """package → series → name → text, of the last release kept of each series and of what the bridge uses."""
     made: dict[str, dict[str, dict[str, str]]] = {}
     for package in ("torch", "tvm"):
         series: dict[str, dict[str, str]] = {}
-        for reading in kept(package):
-            if reading.way == "ours":
-                series.setdefault(reading.series, {})[reading.name] = reading.text
+        for reading in touched(kept(package)):
+            series.setdefault(reading.series, {})[reading.name] = reading.text
         made[package] = series
     return made
 

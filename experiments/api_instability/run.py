@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bridge.touched import TORCH, numbers
 from experiments.api_instability import suite, tvm
-from experiments.api_instability.probe import ABSENT, Reading, kept
+from experiments.api_instability.probe import ABSENT, Reading, kept, touched
 from experiments.page import between
 
 HERE = Path(__file__).parent
@@ -40,28 +40,30 @@ def tables() -> str:
 
 def torch_by_release(readings: Sequence[Reading]) -> Iterator[str]:
     """Changes from the release before, and calls that would not be taken, without the adapters and with them."""
-    needed = {touched.name for touched in TORCH if not touched.without}
+    needed = {one.name for one in TORCH if not one.without}
     yield "| torch | names | changed or new | gone | training breaks without the adapters | with them |"
     yield "|---|---|---|---|---|---|"
-    ours = [reading for reading in readings if reading.way == "ours"]
+    ours = touched(readings)
     before: dict[str, str] = {}
     for release in releases(ours):
         here = {reading.name: reading for reading in ours if reading.release == release}
         texts = {name: reading.text for name, reading in here.items()}
-        changed = [name for name in before if texts[name] not in (before[name], ABSENT)]
-        gone = [name for name in before if texts[name] == ABSENT != before[name]]
+        both = [name for name in before if name in texts]
+        changed = [name for name in both if texts[name] not in (before[name], ABSENT)]
+        gone = [name for name in both if texts[name] == ABSENT != before[name]]
         without = [name for name in needed if name in here and here[name].refused]
         adapted = [name for name in needed if name in here and here[name].adapted]
         present = sum(text != ABSENT for text in texts.values())
         counts = [len(changed) if before else "", len(gone) if before else "", _names(without), _names(adapted)]
-        yield f"| {release} | {present} of {len(here)} | {' | '.join(map(str, counts))} |"
+        unread = len(TORCH) - len(here)
+        names = f"{present} of {len(here)}" + (f", {unread} not looked for" if unread else "")
+        yield f"| {release} | {names} | {' | '.join(map(str, counts))} |"
         before = texts
 
 
 def changed_names(readings: Sequence[Reading]) -> Iterator[str]:
     """Each of our names that is not the same in every release, by letters: the same letter is the same text."""
-    ours = [reading for reading in readings if reading.way == "ours"]
-    yield from _letters(ours, only_changed=True)
+    yield from _letters(touched(readings), only_changed=True)
 
 
 def other_ways(readings: Sequence[Reading]) -> Iterator[str]:
@@ -118,8 +120,14 @@ def _letters(readings: Sequence[Reading], only_changed: bool) -> Iterator[str]:
         texts = {reading.release: reading.text for reading in readings if reading.name == name}
         distinct = list(dict.fromkeys(text for text in texts.values() if text != ABSENT))
         if len(distinct) > 1 or ABSENT in texts.values() or not only_changed:
-            letters = ["–" if texts[r] == ABSENT else chr(ord("A") + distinct.index(texts[r])) for r in order]
-            yield f"| `{name}` | {' | '.join(letters)} |"
+            yield f"| `{name}` | {' | '.join(_letter(texts.get(release), distinct) for release in order)} |"
+
+
+def _letter(text: str | None, distinct: Sequence[str]) -> str:
+    """Which of the distinct texts it is; nothing where the name was not looked for."""
+    if text is None:
+        return ""
+    return "–" if text == ABSENT else chr(ord("A") + distinct.index(text))
 
 
 def _names(names: Sequence[str]) -> str:
@@ -138,7 +146,7 @@ def figure(path: Path) -> None:
 
     made, axes = pyplot.subplots(1, 2, figsize=(10, 3.6), width_ratios=[3, 2])
     torch, of_tvm = kept("torch"), kept("tvm")
-    ours = steps([r for r in torch if r.way == "ours"])
+    ours = steps(touched(torch))
     others = steps([r for r in torch if r.way != "ours"])
     for offset, (label, shares) in zip((-0.2, 0.2), (("names of the bridge", ours), ("other ways", others))):
         axes[0].bar([n + offset for n in range(len(shares))], list(shares.values()), width=0.4, label=label)
@@ -157,10 +165,10 @@ def figure(path: Path) -> None:
 
 
 def steps(readings: Sequence[Reading]) -> dict[str, float]:
-    """By release, the percentage of the names whose text is another than in the release before."""
+    """By release, the percentage of names read in both whose text is another than in the release before."""
     texts = {r: {one.name: one.text for one in readings if one.release == r} for r in releases(readings)}
     changes = {
-        after: Counter(texts[before][name] != text for name, text in texts[after].items())
+        after: Counter(texts[before][name] != text for name, text in texts[after].items() if name in texts[before])
         for before, after in pairwise(texts)
     }
     return {release: 100 * count[True] / count.total() for release, count in changes.items()}

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.utils._pytree import tree_leaves
 
 from bridge.frontends.torch.aliasing import results_of
+from bridge.ir.trees import tree_leaves
 
 Mark = Callable[[torch.Tensor, int], None]
 """What tells torch that a dimension of a tensor is dynamic, unless it turns out to be fixed."""

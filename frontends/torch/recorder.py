@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import fx
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from bridge.frontends.torch.numbers import Numbers
 from bridge.ir.shapes import SYMBOLIC
+from bridge.ir.trees import tree_leaves, tree_map
 
 aten = torch.ops.aten
 

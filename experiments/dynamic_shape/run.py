@@ -33,6 +33,7 @@ from experiments.dynamic_shape.step import EAGER, INDUCTOR, STATIC, SYMBOLIC, la
 from experiments.page import between
 
 HERE = Path(__file__).parent
+README = HERE / "README.md"
 RESULTS = HERE / "results" / "sizes.jsonl.gz"
 FIGURE = HERE / "results" / "sizes.png"
 OTHERS = (STATIC, INDUCTOR, EAGER)
@@ -62,7 +63,7 @@ def main(
         1,
         Console(),
     )
-    between(HERE / "README.md", BEGIN, END, tables())
+    between(README, BEGIN, END, tables())
     figure(FIGURE)
 
 

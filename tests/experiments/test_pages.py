@@ -11,13 +11,14 @@ from bridge.report.html import report_html
 from bridge.report.report import make_report
 from experiments.api_instability import run as api_instability
 from experiments.coverage.run import RESULTS
+from experiments.dynamic_shape import run as dynamic_shape
 from experiments.maintenance import run as maintenance
 from experiments.maintenance.new_ops import CALLS
 from experiments.maintenance.ops import kept as releases
 from experiments.maintenance.outcomes import kept
 from experiments.page import held_between, page
 
-EXPERIMENTS = {"api_instability": api_instability, "maintenance": maintenance}
+EXPERIMENTS = {"api_instability": api_instability, "dynamic_shape": dynamic_shape, "maintenance": maintenance}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

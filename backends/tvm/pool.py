@@ -80,9 +80,7 @@ class Pool:
             if backward is None or backward.is_unheld():
                 return False
             self._apart = True
-            for member in self._members.values():
-                member.start_over()
-            self._begin()
+            self.start_over()
             return True
         return bool(self._given_back) and (keeps_graph() or list(map(holders, self._given_back)) != self._counts)
 
@@ -98,6 +96,12 @@ class Pool:
         """Let go of all the recordings: what lies in the pool of one was laid out for the others."""
         for member in self._members.values():
             member.forget()
+        self._begin()
+
+    def start_over(self) -> None:
+        """The same, where none of them is to blame."""
+        for member in self._members.values():
+            member.start_over()
         self._begin()
 
     def passing(self, args: Sequence[Any], positions: Sequence[int]) -> list[int]:
@@ -117,18 +121,19 @@ class Pool:
 
 
 class _Bytes:
-    """Memory of a GPU as it lies there, kept by somebody else."""
+    """Memory of a GPU as it lies there, kept by somebody else, or by `keeper`."""
 
-    def __init__(self, address: int, size: int) -> None:
+    def __init__(self, address: int, size: int, keeper: torch.Tensor | None) -> None:
+        self.keeper = keeper
         self.__cuda_array_interface__ = {
             "shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3, "strides": None, "stream": None,
         }  # fmt: skip
 
 
-def over(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor over the memory of another, which it does not keep."""
+def over(tensor: torch.Tensor, keeper: torch.Tensor | None = None) -> torch.Tensor:
+    """A tensor over the memory of another, which it does not keep, but by a tensor `keeper` that it holds."""
     reach = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
     if not reach:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    whole = torch.as_tensor(_Bytes(tensor.data_ptr(), reach * tensor.element_size()), device=tensor.device)
+    whole = torch.as_tensor(_Bytes(tensor.data_ptr(), reach * tensor.element_size(), keeper), device=tensor.device)
     return whole.view(tensor.dtype).as_strided(tensor.shape, tensor.stride())

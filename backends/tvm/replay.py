@@ -1,11 +1,14 @@
 """Run a program as a CUDA graph: recorded once it is warm, then replayed with one call for all of its kernels.
 
 A recording reads and writes the same memory each time. Parameters, buffers, an optimizer's state and what a forward
-pass saved are read where they lie, and updated there; other inputs are copied to where the recording reads them. It is
-made when all of these lie where they lay at the call before. Results are given out as tensors over the memory of the
-recording, and it is replayed only when nobody holds the last ones: as long as somebody does, as when a model is called
-twice before its backward pass, the program runs as it is, in fresh memory. Small results are the user's to keep (losses
-in a list), so they are copied. A forward and its backward share a pool of memory (`pool.py`).
+pass saved are read where they lie, and updated there. It is made when all of these lie where they lay at the call
+before. Other inputs are copied to where the recording reads them, but those that have lain still up to then, such as
+the gradient of a loss or a batch that is always laid in the same memory, are read there too, until one of them moves.
+
+Results are given out as tensors over the memory of the recording, and it is replayed only when nobody holds the last
+ones: as long as somebody does, as when a model is called twice before its backward pass, the program runs as it is, in
+fresh memory. Small results are the user's to keep (losses in a list): the smallest are given from a ring of slots that
+the recording fills (`ring.py`), others are copied. A forward and its backward share a pool of memory (`pool.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +18,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import fx
 
 from bridge.backends.tvm.memory import clear_workspaces, holders
+from bridge.backends.tvm.moving import Moving
 from bridge.backends.tvm.pool import Pool, over
+from bridge.backends.tvm.ring import Ring
 from bridge.backends.tvm.tensors import on_its_device
 from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Boxed, Graph, Phase, Role
@@ -76,7 +82,7 @@ class Replay:
 
     borrow: the tensor by which a recording reads what is not its own. It goes when the recording is made, since whoever
     owns the memory has to be able to tell that nobody needs it any more. over: a tensor over memory that it does not
-    keep.
+    keep, unless it is given what keeps it.
     """
 
     def __init__(
@@ -86,7 +92,7 @@ class Replay:
         pool: Pool,
         record: Record = recorded,
         borrow: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach,
-        over: Callable[[torch.Tensor], torch.Tensor] = over,
+        over: Callable[..., torch.Tensor] = over,
     ) -> None:
         graph = compiled.graph
         self._run: Boxed = compiled.run
@@ -96,7 +102,7 @@ class Replay:
         self._written = sorted({at for at in graph.targets if at is not None})
         held = [role in IN_PLACE or at in self._written for at, role in enumerate(graph.inputs)]
         self._still = [at for at, stays in enumerate(held) if stays]
-        self._moving = [at for at, stays in enumerate(held) if not stays]
+        self._moving = Moving([at for at, stays in enumerate(held) if not stays])
         self._roles = [r for r, at in zip(graph.outputs, graph.targets or [None] * len(graph.outputs)) if at is None]
         self._warm, self._left = 0, RECORDINGS
         self._given_up = ""
@@ -108,7 +114,8 @@ class Replay:
         """Let go of the recording, if there is one, and of its memory."""
         self._places: list[int] | None = None
         self._replay: Callable[[], None] | None = None
-        self._copies: list[tuple[int, torch.Tensor]] = []
+        self._moving.clear()
+        self._rings: dict[int, Ring] = {}
         self._passed_on: list[tuple[int, int]] = []
         self._keep([])
 
@@ -121,6 +128,8 @@ class Replay:
         """Hold the results of a recording, but those that lie in the storages of others: what is given out of them."""
         self._memory = list(memory)
         self._gives = [given_out(result, role) for result, role in zip(self._memory, self._roles)]
+        for at, ring in self._rings.items():
+            self._gives[at] = ring.give
         made = (storage_of(result) for result in self._memory if isinstance(result, torch.Tensor))
         self._storages = [storage for storage in made if storage not in others]
         self._counts: list[int] = list(map(holders, self._storages))
@@ -157,13 +166,16 @@ class Replay:
             return self._moved(args, places)
         if self._pool is not None and self._pool.destroys(self._compiled.graph.phase):
             return self._set_apart(args)
-        for at, copy in self._copies:
-            copy.copy_(args[at])
+        if not self._moving.lie_still(args):
+            return self._stirred(args)
+        self._moving.fill(args)
         return self._replayed(args, self._replay)
 
     def _replayed(self, args: list[Any], replay: Callable[[], None]) -> Sequence[Any]:
         """Replay, and give out the results. An input that is passed on is the caller's own tensor."""
         self._compiled.runs[0] += 1
+        for ring in self._rings.values():
+            ring.turn()
         replay()
         if self._written:
             torch.autograd.graph.increment_version([args[at] for at in self._written])
@@ -191,6 +203,7 @@ class Replay:
     def _moved(self, args: list[Any], places: list[int]) -> Sequence[Any]:
         """Record where everything lies as it did at the last call, else run the program as it is."""
         settled, self._last = places == self._last, places
+        self._moving.see(args)
         if self._warm < WARM:
             self._warm += 1
             return self._run(args)
@@ -201,6 +214,13 @@ class Replay:
         if settled and self._replay is not None and self._pool is not None:
             return self._without(lambda: self._run(args))
         return self._recorded(args, places) if settled else self._run(args)
+
+    def _stirred(self, args: list[Any]) -> Sequence[Any]:
+        """Run where an input has moved that was read where it lay. It is recorded anew, to be copied."""
+        self._moving.distrust()
+        results = self._run(args)
+        self.start_over() if self._pool is None else self._pool.start_over()
+        return results
 
     def _without(self, run: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         """Run with no recording from now on. What is read may lie in one, which goes only then."""
@@ -213,25 +233,27 @@ class Replay:
         self.forget()
         passing = self._passing(args)
         places = self._stopped(args, places)
+        self._moving.arrange(args)
+        in_place = [at for at in (*self._still, *self._moving.still) if at not in passing]
         inputs: list[Any] = list(args)
-        for at in self._still:
-            if at not in passing:
-                inputs[at] = self._borrow(args[at])
-        for at in self._moving:
-            inputs[at] = args[at].detach().clone()
-        reads = {id(inputs[at]): (at, inputs[at]) for at in self._still if at not in passing}
-        others = {storage_of(inputs[at]) for at in self._still if at not in passing}
-        self._copies = [(at, inputs[at]) for at in self._moving]
+        for at in in_place:
+            inputs[at] = self._borrow(args[at])
+        for at, copy in self._moving.copies.items():
+            inputs[at] = copy
+        reads = {id(inputs[at]): (at, inputs[at]) for at in in_place}
+        others = {storage_of(inputs[at]) for at in in_place}
         if self._pool is not None and self._is_forward:
-            self._pool.note_copies(inputs[at] for at in self._moving)
+            self._pool.note_copies(self._moving.copies.values())
         if passing:
             assert self._pool is not None
             args[:] = [self._over(value) if at in passing else value for at, value in enumerate(args)]
             self._pool.give_back()
+        self._rings = self._small_results()
         try:
-            results, replay = self._record(self._run, inputs, None if self._pool is None else self._pool.handle())
+            results, replay = self._record(self._filling, inputs, None if self._pool is None else self._pool.handle())
         except RuntimeError as error:  # a call-out that waits for the GPU, or asks it for memory of its own
             self._given_up = str(error).splitlines()[0]
+            self._rings = {}
             return self._launched(args, self._given_up)
         self._passed_on = [(n, reads[id(result)][0]) for n, result in enumerate(results) if id(result) in reads]
         passed = {n for n, _ in self._passed_on}
@@ -242,13 +264,30 @@ class Replay:
         self._places, self._replay = places, replay
         return self._replayed(args, replay)
 
+    def _small_results(self) -> dict[int, Ring]:
+        """For each result of one element that is the user's, the ring that it is given from."""
+        device, rings = self._compiled.graph.device, {}
+        for n, (value, role) in enumerate(zip(self._compiled.graph.returned, self._roles)):
+            is_made = isinstance(value, fx.Node) and role is Role.OUTPUT and value.op != "placeholder"
+            example = value.meta["val"] if is_made else None
+            if isinstance(example, torch.Tensor) and example.numel() == 1 and example.layout is torch.strided:
+                rings[n] = Ring(example, device, self._over)
+        return rings
+
+    def _filling(self, args: list[Any]) -> Sequence[Any]:
+        """Run the program, and put into the rings what belongs there: what is recorded."""
+        results = self._run(args)
+        for n, ring in self._rings.items():
+            ring.write(results[n])
+        return results
+
     def _stopped(self, args: list[Any], places: list[int]) -> list[int]:
         """The places, with those of inputs of a backward that are what its forward's recording copied: they stay."""
         if self._pool is None or self._is_forward:
             return places
-        stay = [at for at in self._moving if self._pool.has_copy(args[at])]
+        stay = [at for at in self._moving.positions if self._pool.has_copy(args[at])]
         self._still += stay
-        self._moving = [at for at in self._moving if at not in stay]
+        self._moving.stop(stay)
         return places + [args[at].data_ptr() for at in stay]
 
     def _passing(self, args: list[Any]) -> frozenset[int]:

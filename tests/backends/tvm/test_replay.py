@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -18,8 +19,10 @@ from torch.nn import functional as F
 
 import bridge
 from bridge import pipeline
+from bridge.backends.tvm.moving import Copying, Moving
 from bridge.backends.tvm.pool import Pool
 from bridge.backends.tvm.replay import RECORDINGS, WARM, Replay, storage_of
+from bridge.backends.tvm.ring import SLOTS
 from bridge.backends.tvm.tensors import Copier
 from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Boxed, Graph, Phase, Role
@@ -87,12 +90,13 @@ def recordings() -> Iterator[list[int]]:
         yield counts
 
 
-def borrowed(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor over memory that it does not keep."""
+def borrowed(tensor: torch.Tensor, keeper: torch.Tensor | None = None) -> torch.Tensor:
+    """A tensor over memory that it does not keep, but by another tensor that it holds."""
     if not tensor.numel():
         return tensor.detach().clone()
     reach = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     memory = (ctypes.c_char * (reach * tensor.element_size())).from_address(tensor.data_ptr())
+    memory.keeper = keeper  # type: ignore[attr-defined]
     return torch.frombuffer(memory, dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride())
 
 
@@ -308,3 +312,93 @@ def test_a_backward_reads_what_its_forward_copied(recordings: list[int]) -> None
             torch.testing.assert_close(gradients(model), gradients(eager))
     assert sum(found) == 1, "the input, when the backward is recorded"
     assert recordings[0] == 2
+
+
+def test_inputs_that_lie_still_are_read_where_they_lie(recordings: list[int]) -> None:
+    model, buffer = Model(), torch.zeros(5, 8)
+    eager, compiled = copy.deepcopy(model), bridge.compile(model)
+    copied: list[int] = []
+    fill = Moving.fill
+
+    def told(moving: Moving, args: Sequence[torch.Tensor]) -> None:
+        copied.append(len(moving.copies))
+        fill(moving, args)
+
+    with mock.patch.object(Moving, "fill", told):
+        for number in range(16):
+            x = buffer.copy_(torch.randn(5, 8)) if number < 8 else torch.randn(5, 8)
+            for one in (compiled, eager):
+                one.zero_grad()
+                one(x).square().sum().backward()
+            torch.testing.assert_close(gradients(model), gradients(eager))
+            if number == 7:
+                assert copied
+                assert copied[0] == 0, "the forward's input"
+                assert recordings[0] == 2
+    assert max(copied) == 1
+    assert recordings[0] >= 3
+
+
+def test_an_input_that_lies_still_and_is_read_otherwise(recordings: list[int]) -> None:
+    """Of the same memory, but negated by a flag: as a gradient may be."""
+    compiled = bridge.compile(lambda x: x.exp() * 2)
+    x, weight = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
+    for number in range(9):
+        x.grad = None
+        gradient = weight if number < 6 else torch._neg_view(weight)
+        compiled(x).backward(gradient)
+        torch.testing.assert_close(x.grad, 2 * x.detach().exp() * gradient)
+
+
+@pytest.mark.parametrize("kept", [1, 3, 200], ids=["none", "some", "all"])
+def test_losses_that_are_kept(recordings: list[int], kept: int) -> None:
+    """What stays of the last `kept` steps, or of each third, is what it was."""
+    compiled = bridge.compile(lambda x: (x * 3).sum())
+    losses: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for number in range(3 * SLOTS):
+        x = torch.randn(7)
+        losses.append((compiled(x), (x * 3).sum()))
+        if kept == 1 or (kept == 3 and number % 3):
+            del losses[-1]
+        for mine, exactly in losses:
+            torch.testing.assert_close(mine, exactly)
+    assert recordings[1] > 2 * SLOTS
+    del compiled
+    mine, exactly = compiled_alone(losses)
+    torch.testing.assert_close(mine, exactly)
+
+
+def compiled_alone(losses: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """What is left of losses after everything that computed them is gone."""
+    torch._dynamo.reset()
+    gc.collect()
+    _ = [torch.full((9000,), 7.0) for _ in range(20)]
+    return [mine for mine, _ in losses], [exactly for _, exactly in losses]
+
+
+def test_a_loss_is_changed_by_its_user(recordings: list[int]) -> None:
+    compiled = bridge.compile(lambda x: (x * 3).sum())
+    for _ in range(8):
+        x = torch.randn(7)
+        loss = compiled(x)
+        loss += 1
+        torch.testing.assert_close(loss, (x * 3).sum() + 1)
+
+
+SAMPLES = {
+    "several types": lambda: [torch.randn(3, 4), torch.arange(5), torch.ones(2, 2, dtype=torch.bool), torch.ones(())],
+    "one type": lambda: [torch.randn(3, 4), torch.randn(7)],
+    "negated": lambda: [torch.imag(torch.randn(3, 2, dtype=torch.complex64).conj()), torch.randn(4), torch.randn(4)],
+    "strided": lambda: [torch.randn(4, 3).t(), torch.randn(4, 8)[:, ::2], torch.randn(4), torch.randn(6)],
+    "complex": lambda: [torch.randn(3, dtype=torch.complex64), torch.randn(3).half(), torch.arange(3)],
+    "empty": lambda: [torch.randn(0, 3), torch.randn(3), torch.randn(2, 3)],
+    "none": lambda: [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_copying(name: str) -> None:
+    first, second = SAMPLES[name](), SAMPLES[name]()
+    copies = {at: one.detach().clone() for at, one in enumerate(first)}
+    Copying(copies)(second)
+    assert list(copies.values()) == [] or all(torch.equal(c, s) for c, s in zip(copies.values(), second, strict=True))

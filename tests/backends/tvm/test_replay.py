@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 import bridge
 from bridge import pipeline
-from bridge.backends.tvm.moving import Copying, Moving
+from bridge.backends.tvm.moving import Moving
 from bridge.backends.tvm.pool import Pool
 from bridge.backends.tvm.replay import RECORDINGS, WARM, Replay, storage_of
 from bridge.backends.tvm.ring import SLOTS
@@ -383,22 +383,3 @@ def test_a_loss_is_changed_by_its_user(recordings: list[int]) -> None:
         loss = compiled(x)
         loss += 1
         torch.testing.assert_close(loss, (x * 3).sum() + 1)
-
-
-SAMPLES = {
-    "several types": lambda: [torch.randn(3, 4), torch.arange(5), torch.ones(2, 2, dtype=torch.bool), torch.ones(())],
-    "one type": lambda: [torch.randn(3, 4), torch.randn(7)],
-    "negated": lambda: [torch.imag(torch.randn(3, 2, dtype=torch.complex64).conj()), torch.randn(4), torch.randn(4)],
-    "strided": lambda: [torch.randn(4, 3).t(), torch.randn(4, 8)[:, ::2], torch.randn(4), torch.randn(6)],
-    "complex": lambda: [torch.randn(3, dtype=torch.complex64), torch.randn(3).half(), torch.arange(3)],
-    "empty": lambda: [torch.randn(0, 3), torch.randn(3), torch.randn(2, 3)],
-    "none": lambda: [],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_copying(name: str) -> None:
-    first, second = SAMPLES[name](), SAMPLES[name]()
-    copies = {at: one.detach().clone() for at, one in enumerate(first)}
-    Copying(copies)(second)
-    assert list(copies.values()) == [] or all(torch.equal(c, s) for c, s in zip(copies.values(), second, strict=True))

@@ -59,7 +59,7 @@ def compile(
         for those that are marked (`torch._dynamo.mark_dynamic`) or were seen to change; "hot" as True, and sizes that
         come often get a static program beside the symbolic one.
     target: "tvm"; "triton", where Triton is asked before TVM; "inductor" and "eager" for comparison; or a TVM target
-        such as {"kind": "llvm", "mcpu": "core-avx2"}.
+        such as {"kind": "llvm", "mcpu": "core-avx2"}. A graph whose tensors are elsewhere runs in eager, with an event.
     fallback: who takes what TVM does not, in order: if not given ["triton", "inductor", "eager"] on a GPU and ["eager"]
         on a CPU. Inductor compiles each such node by itself.
     library: ATen is called for what a vendor's library does faster, such as larger matrix products, convolutions and
@@ -195,6 +195,9 @@ def graph_compiler(compilation: Compilation, make: Make | None = None) -> Callab
             made = (make or _compile_graph)(graph, compilation)
         except control_flow:
             raise
+        except BadOption as error:
+            compilation.ledger.record(_elsewhere(graph, error))
+            made = interpreted(graph)
         except Exception as error:
             compilation.ledger.record(_compiler_failed(graph, error))
             made = interpreted(graph)
@@ -218,6 +221,19 @@ def _plan_graph(graph: Graph, compilation: Compilation) -> CompiledGraph:
     from bridge.pipeline import plan_graph
 
     return plan_graph(graph, compilation.options, compilation.ledger)
+
+
+def _elsewhere(graph: Graph, error: BadOption) -> Event:
+    """What is known of a target only when a graph's tensors are: that it is for another device than theirs."""
+    return Event(
+        DeadEnd.COVERAGE,
+        op="target",
+        detail=str(error),
+        kind="device",
+        graph=graph.name,
+        phase=graph.phase.value,
+        backend="eager",
+    )
 
 
 def _compiler_failed(graph: Graph, error: Exception) -> Event:

@@ -24,6 +24,7 @@ from bridge.ledger import DeadEnd, Event, Ledger
 from bridge.options import Options
 from bridge.passes.decompose import decompositions
 from bridge.runtime.compiled import Compilation
+from bridge.runtime.step import loss_checked
 from bridge.runtime.twin import State, Step
 
 MOST_PROGRAMS = 16
@@ -52,7 +53,8 @@ def compile_step(
 
     It computes loss_fn(model(inputs), *targets), its gradients and the optimizer's update of the parameters, as after
     `optimizer.zero_grad()`. `inputs` is a tensor, a tuple of positional or a mapping of named arguments of the model.
-    Without `loss_fn` what the model gives is the loss, or has it as `.loss`. The loss comes back without a graph.
+    Without `loss_fn` what the model gives is the loss, or has it as `.loss`. The loss is a tensor of one element, and
+    comes back without a graph.
 
     Parameters, buffers and the optimizer's state are written where they lie, and stay the user's: `optimizer.step()`,
     `state_dict`, `load_state_dict` and schedulers of learning rates go on working beside it. `.grad` is neither read
@@ -68,7 +70,8 @@ def compile_step(
 
     What is no single graph, such as a model with a graph break or with hooks on gradients, is run by `compile` and the
     optimizer's own step, with an event; so is what a scaler is given for, and an optimizer that calls the loss itself.
-    Raises NotCompilable for what is no module or no optimizer, and what `compile` raises.
+    Raises NotCompilable for what is no module or no optimizer, and what `compile` raises; a call raises BadOption where
+    what it is given for the loss has no gradient.
     """
     chosen = chosen_options(target, dynamic, fallback, library, partitioner, options)
     module = checked(model)
@@ -189,7 +192,7 @@ class TrainingStep(Step):
         return [p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad]
 
     def _loss(self, model: Callable[..., Any], inputs: Any, targets: tuple[Any, ...]) -> torch.Tensor:
-        return loss_of(called(model, inputs), self.loss_fn, targets)
+        return loss_checked(loss_of(called(model, inputs), self.loss_fn, targets), self.loss_fn)
 
     def _outside(self, update: bool, inputs: Any, targets: tuple[Any, ...], compiled: bool) -> torch.Tensor:
         """The step as a user writes it: the model by `compile` or as it is, torch's backward, the optimizer's step."""
@@ -364,11 +367,11 @@ def called(model: Callable[..., Any], inputs: Any) -> Any:
     return model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)
 
 
-def loss_of(output: Any, loss_fn: LossFn | None, targets: tuple[Any, ...]) -> torch.Tensor:
-    """The loss of what a model gives."""
+def loss_of(output: Any, loss_fn: LossFn | None, targets: tuple[Any, ...]) -> Any:
+    """The loss of what a model gives; without a loss function what has none is the answer itself."""
     if loss_fn is not None:
         return loss_fn(output, *targets)
-    return output if isinstance(output, torch.Tensor) else output.loss
+    return output if isinstance(output, torch.Tensor) else getattr(output, "loss", output)
 
 
 def flattened(inputs: Any, targets: tuple[Any, ...]) -> tuple[list[torch.Tensor], Any]:

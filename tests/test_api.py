@@ -138,6 +138,18 @@ def test_a_fault_of_our_own_compiler_costs_an_event_and_not_the_result(monkeypat
     assert [graph.runs[0] for graph in bridge.inspect(compiled).graphs] == [1, 1]
 
 
+@pytest.mark.parametrize("target", ["cuda", {"kind": "cuda", "arch": "sm_90"}])
+def test_a_target_elsewhere_is_told_and_costs_no_result(target: Any) -> None:
+    compiled = bridge.compile(program, target)
+    x = X.clone().requires_grad_()
+    compiled(x).backward()
+    assert torch.equal(x.grad, X.cos() * 2)  # type: ignore[arg-type]
+    assert not compiled.ledger.select(dead_end="maintenance")
+    events = compiled.ledger.select(kind="device")
+    assert [event.phase for event in events] == ["forward", "backward"]
+    assert events[0].detail.startswith(f"target={target!r} is for 'cuda', and the tensors are on 'cpu': move the model")
+
+
 def test_dynamos_own_exceptions_pass_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dynamo restarts its analysis by an exception, which a backend must not swallow."""
     restarts: list[int] = []

@@ -209,6 +209,50 @@ def test_mistakes_are_told() -> None:
         step(*batch(0))
 
 
+def in_words(out: torch.Tensor, y: torch.Tensor) -> float:
+    return F.cross_entropy(out, y).item()
+
+
+@pytest.mark.parametrize(
+    ("loss_fn", "words"),
+    [
+        (in_words, r"loss_fn=in_words \(\w+.py:\d+ in in_words\) gives a Python float, .*`.item\(\)`"),
+        (lambda out, y: (F.cross_entropy(out, y), out), "gives tuple, .*give the loss alone"),
+        (lambda out, y: None, "gives NoneType, "),
+        (nn.CrossEntropyLoss(reduction="none"), r"loss_fn=CrossEntropyLoss gives a tensor of sizes \[5\], .*mean"),
+        (lambda out, y: out.argmax(), "gives a tensor without a graph, "),
+        (None, r"the model, .*gives a tensor of sizes \[5, \d+\]"),
+    ],
+)
+def test_what_is_no_loss_is_told_with_what_to_give(loss_fn: Any, words: str) -> None:
+    model = network()
+    before = [parameter.clone() for parameter in model.parameters()]
+    step = bridge.compile_step(model, adamw(model.parameters()), loss_fn)
+    x, y = batch(0)
+    for _ in range(2):  # the second finds that there is no program
+        with pytest.raises(BadOption, match=words):
+            step(x, *([] if loss_fn is None else [y]))
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+class Twice(nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"twice": 2 * x}
+
+
+def test_a_model_that_gives_no_loss_is_told_so() -> None:
+    optimizer = adamw([nn.Parameter(torch.ones(1))])
+    with pytest.raises(BadOption, match="the model, .*gives dict, .*pass loss_fn"):
+        bridge.compile_step(Twice(), optimizer)(torch.ones(2))
+
+
+def test_an_optimizer_that_asks_for_the_loss_is_given_one() -> None:
+    model = network()
+    step = bridge.compile_step(model, torch.optim.LBFGS(model.parameters()), in_words)  # type: ignore[arg-type]
+    with pytest.raises(BadOption, match="gives a Python float"):
+        step(*batch(0))
+
+
 def test_sparse_gradients_are_left_to_eager() -> None:
     def make(parameters: Any) -> torch.optim.Optimizer:
         return torch.optim.SGD(parameters, lr=0.1)

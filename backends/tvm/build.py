@@ -119,7 +119,8 @@ def tvm_target(target: str | Mapping[str, Any], device: torch.device) -> Any:
     given: Any = tvm.target.Target(dict(target) if isinstance(target, Mapping) else target)
     kind = given.kind.name
     if kind != own["kind"]:
-        raise BadOption(f"target={target!r} is for {kind!r}, and the tensors are on {str(device)!r}: choose 'tvm'")
+        remedy = "move the model and its inputs there, or choose 'tvm', which is for wherever they are"
+        raise BadOption(f"target={target!r} is for {kind!r}, and the tensors are on {str(device)!r}: {remedy}")
     return {**own, **target} if isinstance(target, Mapping) else target
 
 

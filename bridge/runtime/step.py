@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from bridge.errors import BadOption
+from bridge.ir.provenance import code_line
 from bridge.ir.trees import tree_leaves, tree_map
 
 
@@ -52,6 +53,31 @@ def summed(output: Any) -> torch.Tensor | None:
         raise BadOption(f"no tensor is found in the {type(output).__name__} that the model gives: pass loss_fn")
     parts = [torch.view_as_real(t) if t.is_complex() else t for t in tensors if t.requires_grad]
     return torch.stack([part.sum().to(torch.float64) for part in parts]).sum() if parts else None
+
+
+def loss_checked(loss: Any, loss_fn: Callable[..., Any] | None) -> torch.Tensor:
+    """What a loss function gives, or a model without one. Raises BadOption for what no gradients can be computed of."""
+    if isinstance(loss, bool | int | float):
+        wrong, remedy = f"a Python {type(loss).__name__}", "leave out `.item()`, and read it of what the step gives"
+    elif not isinstance(loss, torch.Tensor):
+        wrong, remedy = type(loss).__name__, "give the loss alone" if loss_fn is not None else "pass loss_fn"
+    elif loss.numel() != 1:
+        wrong, remedy = f"a tensor of sizes {list(loss.shape)}", "give its mean or its sum"
+    elif not loss.requires_grad and torch.is_grad_enabled():
+        wrong = "a tensor without a graph"
+        remedy = "compute it from what the model gives, by what has a gradient and without `.detach()`"
+    else:
+        return loss
+    raise BadOption(f"{_said(loss_fn)} gives {wrong}, and not the loss as a tensor of one element: {remedy}")
+
+
+def _said(loss_fn: Callable[..., Any] | None) -> str:
+    """A loss function by its name and line."""
+    if loss_fn is None:
+        return "the model, which is to give the loss where there is no loss_fn,"
+    name, code = getattr(loss_fn, "__name__", type(loss_fn).__name__), getattr(loss_fn, "__code__", None)
+    place = code_line(code) if code is not None else ""
+    return f"loss_fn={name} ({place})" if place else f"loss_fn={name}"
 
 
 def _leaves(loss: torch.Tensor) -> list[torch.Tensor]:

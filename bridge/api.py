@@ -48,6 +48,7 @@ def compile(
     library: bool = True,
     partitioner: Literal["min_cut", "default"] = "min_cut",
     fuse_joint: bool = False,
+    tune: float = 0,
     options: Options | Mapping[str, Any] | None = None,
 ) -> Any:
     """A module or a function that does what the given one does, compiled forward and backward when it is first called.
@@ -68,12 +69,15 @@ def compile(
         them all.
     fuse_joint: where a graph ends in one loss, compute its gradients in the forward, so that nothing is kept for them
         in between. A forward without a backward then takes as long as both; under `torch.no_grad` nothing changes.
+    tune: seconds for which schedules of hot kernels are searched when a graph is built, on a CPU; 0 is no search. What
+        is found is kept with the cache, and used where it was measured to be quicker than the kernel by rules. The
+        first Ctrl-C ends a search and keeps what was found.
     options: further fields of `Options`, or whole `Options`, which then stand for all the other arguments.
 
     Raises NotCompilable for what is neither a module nor a function or has no data to run on, UnknownTarget for a
     target that nobody knows, BadOption for an option that does not exist, WrongVersion where TVM cannot run.
     """
-    chosen = chosen_options(target, dynamic, fallback, library, partitioner, options, fuse_joint)
+    chosen = chosen_options(target, dynamic, fallback, library, partitioner, options, fuse_joint, tune)
     if model_or_function is None:
         return functools.partial(_compiled, options=chosen)
     return _compiled(model_or_function, chosen)
@@ -116,6 +120,7 @@ def chosen_options(
     partitioner: Literal["min_cut", "default"],
     options: Options | Mapping[str, Any] | None,
     fuse_joint: bool = False,
+    tune: float = 0,
 ) -> Options:
     """The options that the arguments of `compile` stand for, for a target that there is."""
     if isinstance(options, Options):
@@ -124,7 +129,8 @@ def chosen_options(
         order = (fallback,) if isinstance(fallback, str) else None if fallback is None else tuple(fallback)
         if not isinstance(options, Mapping | None):
             raise BadOption(f"options={options!r}: give bridge.Options, or a mapping of its fields")
-        chosen = Options(target, dynamic, order, library, partitioner, fuse_joint).updated(options or {})
+        given = Options(target, dynamic, order, library, partitioner, fuse_joint, tune=tune)
+        chosen = given.updated(options or {})
     check_target(chosen.target)
     return chosen
 

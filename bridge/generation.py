@@ -16,7 +16,7 @@ from bridge.backends.tvm.lower import NodeFailed, lower
 from bridge.backends.tvm.lowered import Lowered
 from bridge.ir.compiled import Way
 from bridge.ir.joint import Graph
-from bridge.ledger import Ledger
+from bridge.ledger import DeadEnd, Event, Ledger
 from bridge.options import Options
 from bridge.partition.support import Backends, failure_event, place
 
@@ -49,7 +49,10 @@ def generated(
         try:
             lowered = lower(graph, backends.ways(placement))
             kept = None if apart else entry(key, lowered, placement, ledger.events[known:])
-            return lowered, build(lowered, options, apart, entry=kept), placement
+            built = build(lowered, options, apart, entry=kept)
+            if built.untuned:
+                ledger.record(_untuned(graph, built.untuned, started))
+            return lowered, built, placement
         except NodeFailed as failed:
             give_away([failed.node.name], f"a row failed: {failed.reason}", "row failed")
         except BuildFailed as failed:
@@ -60,6 +63,20 @@ def generated(
                     apart.update(fresh)
                 else:
                     give_away(nodes, detail, kind)
+
+
+def _untuned(graph: Graph, reason: str, started: float) -> Event:
+    """The event for a search for better kernels that failed: those by rules are called."""
+    return Event(
+        DeadEnd.MAINTENANCE,
+        "tune",
+        reason,
+        kind="search failed",
+        graph=graph.name,
+        phase=graph.phase.value,
+        backend="tvm",
+        seconds=time.perf_counter() - started,
+    )
 
 
 def _blamed(lowered: Lowered, options: Options, apart: set[str], failed: BuildFailed) -> list[tuple[list[str], str]]:

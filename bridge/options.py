@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
@@ -37,6 +38,8 @@ class Options:
         If not given, whole training steps are recorded, whose memory nobody else reads, and nothing else.
     read_values: keep in the graph what reads a number or a size out of a tensor (`item`, `nonzero`, a mask as an
         index), as a call of ATen, where nothing branches on it; False breaks the graph there, as torch does.
+    tune: seconds for which schedules of hot kernels are searched on a CPU, by TVM's MetaSchedule, when a graph is
+        built; 0 is no search. A kernel that was found is used where it was measured to be quicker than that by rules.
     denied: names of overloads that TVM is not given ("aten.gelu.default"), for experiments and bisection.
     """
 
@@ -51,6 +54,7 @@ class Options:
     read_values: bool = True
     denied: tuple[str, ...] = field(default=())
     mode: Literal["default", "reduce-overhead"] | None = None
+    tune: float = 0
 
     def __post_init__(self) -> None:
         if self.partitioner not in ("min_cut", "default"):
@@ -70,6 +74,9 @@ class Options:
             raise BadOption(f"mode={self.mode!r}: choose None, 'default' or 'reduce-overhead'")
         if self.timeout <= 0:
             raise BadOption(f"timeout={self.timeout!r}: give seconds above zero")
+        number = isinstance(self.tune, int | float) and not isinstance(self.tune, bool)
+        if not number or not 0 <= self.tune < math.inf:
+            raise BadOption(f"tune={self.tune!r}: give seconds, or 0 for no search")
 
     @property
     def symbolic(self) -> bool | None:

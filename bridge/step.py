@@ -47,6 +47,7 @@ def compile_step(
     fallback: Sequence[str] | None = None,
     library: bool = True,
     partitioner: Literal["min_cut", "default"] = "min_cut",
+    tune: float = 0,
     options: Options | Mapping[str, Any] | None = None,
 ) -> TrainingStep:
     """A callable that takes a training step: `loss = step(inputs, *targets)`.
@@ -73,7 +74,7 @@ def compile_step(
     Raises NotCompilable for what is no module or no optimizer, and what `compile` raises; a call raises BadOption where
     what it is given for the loss has no gradient.
     """
-    chosen = chosen_options(target, dynamic, fallback, library, partitioner, options)
+    chosen = chosen_options(target, dynamic, fallback, library, partitioner, options, tune=tune)
     module = checked(model)
     if not isinstance(module, nn.Module):
         raise NotCompilable(f"{type(model).__name__} is no module: a step needs its parameters")

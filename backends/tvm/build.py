@@ -50,13 +50,14 @@ def build(
     folder = Path(tempfile.mkdtemp(dir=scratch()))
     request = requested(lowered, tvm_target(options.target, lowered.graph.device), apart)
     cache = users_cache() if options.cache and not careful else None
-    key = entry.key if entry else _key(request) if cache else ""
+    key = entry.key if entry else _key(request, options) if cache else ""
     if cache is None or entry or not cache.fetch(key, folder):
         answer = _answer(request, folder, options.timeout, careful)
+        whole = careful or _searched(answer, request, lowered, folder, options)
         (folder / ANSWER).write_text(json.dumps(answer))
-        if entry:
+        if entry and whole:
             entry.write(folder)
-        if cache is not None:
+        if cache is not None and whole:
             cache.store(key, folder)
     built = loaded(folder, lowered.graph.device)
     shutil.rmtree(folder)
@@ -96,11 +97,28 @@ def _answer(request: dict[str, Any], folder: Path, timeout: float, careful: bool
     return answer
 
 
-def _key(request: Mapping[str, Any]) -> str:
+def _searched(
+    answer: dict[str, Any], request: Mapping[str, Any], lowered: Lowered, folder: Path, options: Options
+) -> bool:
+    """Search for better kernels, if that is asked for, and add to the answer what came of it. Whether all was done."""
+    if not options.tune or not answer["library"]:
+        return True
+    if lowered.graph.device.type != "cpu":
+        answer["untuned"] = "schedules are searched on a CPU only"
+        return True
+    from bridge.backends.tvm.tune.ask import tuned
+
+    told = tuned(request, request["module"], folder, options)
+    answer["tuned"], answer["untuned"] = told.get("tuned", []), told.get("failed", "")
+    return "failed" not in told and not told["stopped"]
+
+
+def _key(request: Mapping[str, Any], options: Options) -> str:
     """A digest of all that a build depends on: the request, our own code, and the packages that compile."""
     made_from = [
         json.dumps(request, sort_keys=True),
         WORKER,
+        *((f"{options.tune} s", f"{torch.get_num_threads()} threads") if options.tune else ()),
         code_digest(Path(__file__).parent),
         tvm.__version__,
         str(installed("tvm_ffi")),

@@ -18,6 +18,7 @@ import numpy
 import torch
 import tvm_ffi
 
+from bridge.ir.compiled import Tuned
 from bridge.runtime.worker import shared
 
 ALIGNED = 16
@@ -34,12 +35,15 @@ class Built:
     steps: the program in order: {"call": node} or {"kernel": name, "inputs", "outputs", "sizes", "nodes"}. An output
         with "into" is written into the memory of that input, which then is not among the step's own inputs. A kernel
         with "by_address" takes the addresses of tensors.
-    kernel: a compiled kernel by name. constants: tensors that kernels read beside the graph's own.
+    kernel: a compiled kernel by name. constants: tensors that kernels read beside the graph's own. tuned: what a search
+    for better kernels came to. untuned: why one that was asked for failed.
     """
 
     steps: tuple[dict[str, Any], ...]
     kernel: Callable[[str], Any]
     constants: Mapping[str, torch.Tensor]
+    tuned: tuple[Tuned, ...] = ()
+    untuned: str = ""
 
 
 def loaded(folder: Path, device: torch.device) -> Built:
@@ -47,7 +51,13 @@ def loaded(folder: Path, device: torch.device) -> Built:
     answer = json.loads((folder / ANSWER).read_text())
     library: Any = load_library(folder / "kernels.so", device) if answer["library"] else None
     constants = {n: torch.from_numpy(numpy.load(folder / f"{n}.npy")).to(device) for n in answer["constants"]}
-    return Built(tuple(answer["steps"]), lambda name: library[name], constants)
+    tuned = tuple(Tuned(**{**one, **_as_tuples(one)}) for one in answer.get("tuned", ()))
+    return Built(tuple(answer["steps"]), lambda name: library[name], constants, tuned, answer.get("untuned", ""))
+
+
+def _as_tuples(told: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """What JSON has as lists."""
+    return {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
 
 
 def load_library(path: Path, device: torch.device) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
+import types
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -19,8 +22,9 @@ class TvmUnavailable(BridgeError, ImportError):
 
 try:
     import tvm
-    from tvm import te
-    from tvm.s_tir import renew_defs
+    from tvm import s_tir, te
+    from tvm.s_tir import SBlock, SBlockRealize, renew_defs
+    from tvm.s_tir.analysis import get_sblock_read_write_region
     from tvm.script import ir_builder
 except ImportError as error:
     try:
@@ -29,12 +33,51 @@ except ImportError as error:
         found = "apache-tvm is not installed"
     raise TvmUnavailable(f"{error} ({found}); install 'apache-tvm>=0.27,<0.28' with 'apache-tvm-ffi<0.1.15'") from error
 
-__all__ = ["DTYPES", "IRBuilder", "R", "T", "dtype_name", "ir", "relax", "renew_defs", "te", "tirx", "torch_dtype"]
+__all__ = [
+    "DTYPES",
+    "IN_LANES",
+    "Block",
+    "BlockRealize",
+    "IRBuilder",
+    "R",
+    "T",
+    "dtype_name",
+    "ir",
+    "meta_schedule",
+    "relax",
+    "renew_defs",
+    "te",
+    "tirx",
+    "torch_dtype",
+    "with_regions",
+]
 
 ir: Any = tvm.ir
 relax: Any = tvm.relax
 tirx: Any = tvm.tirx
 """TVM's annotations contradict its values: to them `a < b` is a bool, and a list is no expression. So they are off."""
+
+Block: Any = SBlock
+BlockRealize: Any = SBlockRealize
+"""One store over axes of which nobody said the order, and where it stands in loops."""
+
+IN_LANES: Sequence[Any] = (
+    tirx.transform.StmtSimplify,
+    tirx.transform.FlattenBuffer,
+    s_tir.transform.LoopPartition,
+    tirx.transform.VectorizeLoop,
+    tirx.transform.UnrollLoop,
+    tirx.transform.RemoveNoOp,
+)
+"""From plain loops to such that say in which lanes they run."""
+
+
+def meta_schedule() -> Any:
+    """TVM's search for schedules, without its tensor intrinsics: they take 20 s to import, and no kernel has any."""
+    intrinsics = "tvm.s_tir.tensor_intrin"
+    sys.modules.setdefault(intrinsics, types.ModuleType(intrinsics))
+    return importlib.import_module("tvm.s_tir.meta_schedule")
+
 
 R: Any = relax.op
 """Relax's ops."""
@@ -42,6 +85,13 @@ R: Any = relax.op
 IRBuilder: Any = ir_builder.IRBuilder
 T: Any = ir_builder.tirx
 """TVMScript's builder: loops and stores, for kernels that are no expression."""
+
+
+def with_regions(block: Any, buffers: Sequence[Any]) -> Any:
+    """The block, told what it reads and writes of these buffers."""
+    reads, writes = get_sblock_read_write_region(block, {buffer: buffer for buffer in buffers})
+    return SBlock(block.iter_vars, reads, writes, block.name_hint, block.body, block.init)
+
 
 Expr = Any
 """A Relax or a TIR expression."""

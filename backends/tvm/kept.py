@@ -61,7 +61,8 @@ def key_of(graph: Graph, options: Options) -> str | None:
         text = described(graph)
     except Untold:
         return None
-    chosen = repr((replace(options, timeout=1.0, dynamic=None), torch.get_default_dtype()))
+    threads = torch.get_num_threads() if options.tune else None
+    chosen = repr((replace(options, timeout=1.0, dynamic=None), torch.get_default_dtype(), threads))
     return hashlib.sha256("\n".join([text, chosen, *_surroundings()]).encode()).hexdigest()
 
 
@@ -136,10 +137,10 @@ def _surroundings() -> list[str]:
     package = Path(__file__).parents[2]
     code = [code_digest(folder.resolve()) for folder in (package, package / "frontends", package / "backends")]
     packages = [str(installed(name)) for name in ("torch", "tvm", "tvm_ffi")]
-    return [*code, *packages, torch.__version__, sys.version, _cpu()]
+    return [*code, *packages, torch.__version__, sys.version, cpu_name()]
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
     """What kernels are compiled for: the processor's name and what it can do."""
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()

@@ -97,6 +97,7 @@ class _Writer:
             kernel_calls=self._kernel_calls,
             callouts=tuple(self._callouts),
             runs=self._runs,
+            tuned=self._built.tuned,
         )
 
     # Parts of the text -----------------------------------------------------------------------------------------------

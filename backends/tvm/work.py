@@ -25,7 +25,7 @@ from tvm_ffi.serialization import from_json_graph_str
 
 from bridge.backends.tvm.bundle import Bundle
 from bridge.backends.tvm.codegen import compiled
-from bridge.backends.tvm.fuse import fuse
+from bridge.backends.tvm.fuse import Plan, fuse
 from bridge.backends.tvm.inplace import Item
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Loops, Value
@@ -49,6 +49,20 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
         try_ops(module, request["owners"], trial)
         if trial.failed:
             return {"failed": trial.failed}
+    hardware = Hardware(tvm.target.Target(request["target"]), frozenset(request["unaligned"]))
+    plan = planned(request, module, hardware)
+    if trial is not None:
+        try_kernels(plan.items, hardware, trial)
+        if trial.failed:
+            return {"failed": trial.failed}
+    functions: dict[str, Any] = {}
+    steps = [step_of(item, number, hardware, functions) for number, item in enumerate(plan.items)]
+    has_library = write_library(functions, hardware.target, folder)
+    return {"library": has_library, "steps": steps, "constants": _constants(plan.loops, folder)}
+
+
+def planned(request: Mapping[str, Any], module: Any, hardware: Hardware) -> Plan:
+    """The program as kernels and calls."""
     loops = Reader(
         relax.transform.LegalizeOps()(module),
         request["names"],
@@ -57,16 +71,7 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
         request["views"],
         request["into"],
     ).read()
-    hardware = Hardware(tvm.target.Target(request["target"]), frozenset(request["unaligned"]))
-    plan = fuse(loops, frozenset(request["apart"]), hardware.is_gpu)
-    if trial is not None:
-        try_kernels(plan.items, hardware, trial)
-        if trial.failed:
-            return {"failed": trial.failed}
-    functions: dict[str, Any] = {}
-    steps = [_step(item, number, hardware, functions) for number, item in enumerate(plan.items)]
-    has_library = _library(functions, hardware.target, folder)
-    return {"library": has_library, "steps": steps, "constants": _constants(loops, folder)}
+    return fuse(loops, frozenset(request["apart"]), hardware.is_gpu)
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ def try_kernels(items: Sequence[Item | Bundle], hardware: Hardware, trial: Trial
 
 def _build_one(item: Item | Bundle, number: int, hardware: Hardware) -> None:
     functions: dict[str, Any] = {}
-    _step(item, number, hardware, functions)
+    step_of(item, number, hardware, functions)
     compiled(functions, hardware.target)
 
 
@@ -130,7 +135,7 @@ def _alone(binding: Any) -> Any:
     return builder.get()
 
 
-def _step(item: Item | Bundle, number: int, hardware: Hardware, functions: dict[str, Any]) -> dict[str, Any]:
+def step_of(item: Item | Bundle, number: int, hardware: Hardware, functions: dict[str, Any]) -> dict[str, Any]:
     """One step of the program as the parent reads it; the kernel that it needs goes into `functions`."""
     if isinstance(item, Call):
         return {"call": item.name}
@@ -171,7 +176,7 @@ def _entered(function: Any, name: str, functions: dict[str, Any]) -> str:
     return name
 
 
-def _library(functions: dict[str, Any], target: Any, folder: Path) -> bool:
+def write_library(functions: dict[str, Any], target: Any, folder: Path) -> bool:
     """Write the kernels as one shared library into the folder, if there are any."""
     if functions:
         compiled(functions, target).export_library(str(folder / "kernels.so"))

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bridge.ir.compiled import CompiledGraph, Way
+from bridge.ir.compiled import CompiledGraph, Tuned, Way
 from bridge.ir.joint import JointGraph, Phase
 from bridge.ir.tally import tally
-from bridge.ledger import Ledger, Record
+from bridge.ledger import Ledger, Measure, Record
 from bridge.options import Options
 
 if TYPE_CHECKING:
@@ -55,7 +55,22 @@ class Compilation:
 
     def records(self, model: str = "") -> list[Record]:
         """How the nodes of each overload run, and the events, as a ledger file holds them under a model's name."""
-        return [*tally(self.graphs, model), *(replace(event, model=model) for event in self.ledger)]
+        events = [replace(event, model=model) for event in self.ledger]
+        return [*tally(self.graphs, model), *events, *self._measures(model)]
+
+    def _measures(self, model: str) -> list[Measure]:
+        """Of each kernel that was searched for: by rules, and the best that was found."""
+        tuned = [one for one in self.tuned if one.found]
+        return [
+            Measure(name, (seconds,), "s", one.kernel, model)
+            for one in tuned
+            for name, seconds in (("kernel by rules", one.ours), ("kernel found", one.found))
+        ]
+
+    @property
+    def tuned(self) -> tuple[Tuned, ...]:
+        """What searches for schedules came to, kernel by kernel."""
+        return tuple(one for graph in self.graphs for one in graph.tuned)
 
     def explain(self, console: Console | None = None) -> None:
         """Print how the nodes run and why some do not run in TVM, with the lines that asked for them."""

@@ -28,6 +28,8 @@ def explain(compilation: Compilation, console: Console | None = None) -> None:
         console.print(reasons_table(compilation))
     else:
         console.print("No dead end was met.")
+    if compilation.tuned:
+        console.print(tuned_table(compilation))
 
 
 def placement_table(compilation: Compilation) -> Table:
@@ -54,6 +56,19 @@ def reasons_table(compilation: Compilation) -> Table:
         table.add_column(heading, overflow="fold")
     for reason, count in counts.most_common():
         table.add_row(str(count), *(escape(text) for text in reason))
+    return table
+
+
+def tuned_table(compilation: Compilation) -> Table:
+    """What searches for schedules came to, the kernels in which most time is spent first."""
+    table = Table(box=box.SIMPLE_HEAD, title="What a search for schedules found", title_justify="left")
+    for heading in ("kernel", "by rules", "found", "as quick", "tried", "called"):
+        table.add_column(heading, overflow="fold", justify="left" if heading in ("kernel", "called") else "right")
+    for one in sorted(compilation.tuned, key=lambda one: one.ours * one.calls, reverse=True):
+        called = "what was found" if one.chosen else f"by rules: {one.why}" if one.why else "by rules"
+        ours, found = (f"{1e6 * seconds:.1f} µs" if seconds else "" for seconds in (one.ours, one.found))
+        ratio = f"{one.ratio:.2f} times" if one.found else ""
+        table.add_row(one.kernel, ours, found, ratio, str(one.trials or ""), escape(called))
     return table
 
 

@@ -33,14 +33,26 @@ typedef unsigned long long uint64_t;
 #define CUDART_INF __longlong_as_double(0x7ff0000000000000ULL)
 #define CUDART_NAN __longlong_as_double(0xfff8000000000000ULL)
 static __device__ __forceinline__ float bridge_from_bfloat16(ushort x) { return __uint_as_float((uint)x << 16); }
+static __device__ __forceinline__ float bridge_rounded_to_bfloat16(float x) {
+  uint bits;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(x), "f"(0.0f));
+#else
+  bits = __float_as_uint(x);
+  bits = x != x ? 0x7fff0000 : (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000;
+#endif
+  return __uint_as_float(bits);
+}
 static __device__ __forceinline__ ushort bridge_to_bfloat16(float x) {
+  return __float_as_uint(bridge_rounded_to_bfloat16(x)) >> 16;
+}
+static __device__ __forceinline__ ushort bridge_beside_bfloat16(float x) {
 #if __CUDA_ARCH__ >= 800
   ushort y;
   asm("{ .reg .b16 t; cvt.rn.bf16.f32 t, %1; mov.b16 %0, t; }" : "=h"(y) : "f"(x));
   return y;
 #else
-  uint bits = __float_as_uint(x);
-  return x != x ? 0x7fff : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  return bridge_to_bfloat16(x);
 #endif
 }
 static __device__ __forceinline__ float bridge_from_float16(ushort x) {
@@ -53,8 +65,38 @@ static __device__ __forceinline__ ushort bridge_to_float16(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
 }
+static __device__ __forceinline__ float bridge_rounded_to_float16(float x) {
+  return bridge_from_float16(bridge_to_float16(x));
+}
+static __device__ __forceinline__ float bridge_exp2(float x) {
+  float y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+static __device__ __forceinline__ float bridge_exp2_or_0(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+static __device__ __forceinline__ float bridge_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+static __device__ __forceinline__ float bridge_divided(float x, float y) {
+  float z;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+static __device__ __forceinline__ float bridge_within(float x, float most) {
+  return x != x ? x : fmaxf(fminf(x, most), -most);
+}
 """
-"""What each source begins with, in place of TVM's headers."""
+"""What each source begins with, in place of TVM's headers.
+
+To round to bfloat16 takes one fast instruction, made for two numbers: beside a zero it gives a float32. The one made
+for one number is as slow as a function, but where two lie side by side the compiler takes the fast one for both.
+"""
 
 TOGETHER = 6
 """Kernels of a source. Sources are compiled side by side."""

@@ -22,6 +22,7 @@ from bridge.backends.tvm.scalar import Load, Scalar
 from bridge.backends.tvm.schedule.axes import laid_out
 from bridge.backends.tvm.schedule.grid import Grid, gridded, is_whole, unconditional
 from bridge.backends.tvm.schedule.keep import kept
+from bridge.backends.tvm.schedule.near import eased
 from bridge.backends.tvm.schedule.nest import Reduction, Store, nest_of
 from bridge.backends.tvm.schedule.parameters import Extents, Parameters, Scheduled
 from bridge.backends.tvm.schedule.share import Share, Total
@@ -43,7 +44,7 @@ WIDEST = 16
 
 def scheduled(kernel: Kernel, name: str, unaligned: Collection[str] = ()) -> Scheduled:
     """The kernel as blocks of threads. unaligned: names of values that need not begin on 16 bytes."""
-    return _Writer(gridded(laid_out(nest_of(kernel))), kernel, name, unaligned).write()
+    return _Writer(gridded(laid_out(eased(nest_of(kernel)))), kernel, name, unaligned).write()
 
 
 class _Writer:
@@ -304,7 +305,7 @@ class _Writer:
         return self._code.local(MEMORY.get(value.dtype, value.dtype), self._grid.width)
 
     def _store(self, store: Store, outgoing: Any | None) -> None:
-        what = self._emit.in_memory(store.body, store.value.dtype)
+        what = self._emit.in_memory(store.body, store.value.dtype, outgoing is not None)
         to = self._parameters.flat[store.value] if outgoing is None else outgoing
         where = store.offset if outgoing is None else self._place_in_patch()
         self._code.add(tirx.BufferStore(to, what, [self._emit.index(where)]))

@@ -18,7 +18,7 @@ from bridge.backends.tvm.schedule.combine import combined, neutral_of
 from bridge.backends.tvm.schedule.grid import WARP, Grid
 from bridge.backends.tvm.schedule.integers import cast
 from bridge.backends.tvm.schedule.nest import Reduction
-from bridge.backends.tvm.schedule.threads import BITS, ThreadCode, ThreadEmitter, as_bits, as_float
+from bridge.backends.tvm.schedule.threads import ThreadCode, ThreadEmitter, converted
 
 TAKEN_IN: Mapping[str, str] = {
     "bfloat16": "float32", "float16": "float32", "bool": "int32", "int8": "int32", "int16": "int32", "uint8": "int32",
@@ -96,8 +96,7 @@ class Total:
         """Take in the body at the element that the loops are at."""
         share = self._share
         place = self._emit.axes[share.grid.patch] if share.grid.in_rows and share.grid.patch else 0
-        body, dtype = self._emit.scalar(self._reduction.body), self._reduction.body.dtype
-        self._take(place, cast(as_float(body, dtype), self._dtype))
+        self._take(place, cast(self._emit.scalar(self._reduction.body), self._dtype))
 
     def close(self) -> None:
         """Put the parts of all threads together. All of them have the result then."""
@@ -114,7 +113,7 @@ class Total:
         expr, dtype = self._get(place), self._reduction.value.dtype
         if dtype == "bool":
             return tirx.NE(expr, tirx.IntImm(self._dtype, 0))
-        return as_bits(expr, dtype) if dtype in BITS else cast(expr, dtype)
+        return converted(expr, self._dtype, dtype)
 
     def _by_warps(self) -> None:
         share, across = self._share, self._share.grid.across

@@ -1,7 +1,8 @@
 """What one thread of a GPU computes: its statements, and scalars in its registers.
 
-16-bit floats are held as their bits and computed with in float32, so that moving them costs nothing; truth values lie
-in memory as bytes. Functions are those of CUDA's mathematical library in full precision, which eager calls too.
+16-bit floats lie in memory as their bits, so that moving them costs nothing, and are held as float32: what rounds
+between two operations rounds a float32. Truth values lie in memory as bytes. Functions are those of CUDA's mathematical
+library in full precision, which eager calls too, but where `near.py` says that less will do.
 """
 
 # TVM takes numbers where its annotations ask for expressions.
@@ -13,24 +14,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from tvm import ir, tirx
 
 from bridge.backends.tvm.index import Axis, Index
 from bridge.backends.tvm.loops import Value
 from bridge.backends.tvm.scalar import Constant, Load, Operation, Scalar
 from bridge.backends.tvm.schedule.elements import constant, operation
-from bridge.backends.tvm.schedule.emit import Code, Emitter
+from bridge.backends.tvm.schedule.emit import EXACT, Code, Emitter
 from bridge.backends.tvm.schedule.integers import cast
+from bridge.backends.tvm.schedule.near import NEAR
 from bridge.backends.tvm.schedule.vector import Lanes
 
 BITS: Mapping[str, str] = {"bfloat16": "uint16", "float16": "uint16"}
-"""Types that are held as their bits."""
+"""Types that lie in memory as their bits."""
 
 MEMORY: Mapping[str, str] = {**BITS, "bool": "uint8"}
 """What types lie in memory as, where that is not by their own name."""
 
 TO_FLOAT = {"bfloat16": "bridge_from_bfloat16", "float16": "bridge_from_float16"}
 TO_BITS = {"bfloat16": "bridge_to_bfloat16", "float16": "bridge_to_float16"}
+BESIDE = {"bfloat16": "bridge_beside_bfloat16", "float16": "bridge_to_float16"}
+ROUNDED = {"bfloat16": "bridge_rounded_to_bfloat16", "float16": "bridge_rounded_to_float16"}
 """Functions that the source of kernels begins with."""
 
 LIBRARY = frozenset(
@@ -96,12 +101,12 @@ class ThreadEmitter(Emitter):
         self.registers: dict[tuple[Value, tuple[Index, ...]], tuple[Any, Index]] = {}
 
     def register(self, dtype: str) -> str:
-        return BITS.get(dtype, dtype)
+        return "float32" if dtype in BITS else dtype
 
-    def in_memory(self, root: Scalar, dtype: str) -> Any:
-        """A scalar in the type that it lies in memory as."""
+    def in_memory(self, root: Scalar, dtype: str, beside: bool) -> Any:
+        """A scalar in the type that it lies in memory as. beside: next to others of it, in registers at first."""
         expr = self.scalar(root)
-        return cast(expr, "uint8") if dtype == "bool" else expr
+        return cast(expr, "uint8") if dtype == "bool" else as_bits(expr, dtype, BESIDE if beside else TO_BITS)
 
     def raw(self, load: Load) -> Any:
         """An element as it lies in memory, read from there."""
@@ -113,7 +118,7 @@ class ThreadEmitter(Emitter):
         if isinstance(node, Load):
             held = self.registers.get((node.value, node.index))
             raw = self.raw(node) if held is None else tirx.BufferLoad(held[0], [self.index(held[1])])
-            return tirx.NE(raw, tirx.IntImm("uint8", 0)) if node.dtype == "bool" else raw
+            return tirx.NE(raw, tirx.IntImm("uint8", 0)) if node.dtype == "bool" else as_float(raw, node.dtype)
         if isinstance(node, Operation):
             arguments = [self.scalar(a) for a in node.arguments]
             return computed(node, arguments, lambda expr: self.bind(expr, depth))
@@ -128,13 +133,16 @@ def computed(node: Operation, arguments: list[Any], bind: Callable[[Any], Any]) 
     if node.name == "Select":
         return tirx.Select(*arguments)
     if node.name == "tirx.reinterpret":
-        return reinterpreted(arguments[0], BITS.get(node.dtype, node.dtype))
-    wide = [as_float(a, kind) for a, kind in zip(arguments, kinds, strict=True)]
+        bits = reinterpreted(as_bits(arguments[0], kinds[0]), BITS.get(node.dtype, node.dtype))
+        return as_float(bits, node.dtype)
     dtype = "float32" if node.dtype in BITS else node.dtype
-    return as_bits(_function(Operation(node.name, node.arguments, dtype), wide, bind), node.dtype)
+    made = _function(Operation(node.name, node.arguments, dtype), arguments, bind)
+    return made if node.name in EXACT else rounded(made, node.dtype)
 
 
 def _function(node: Operation, arguments: list[Any], bind: Callable[[Any], Any]) -> Any:
+    if node.name in NEAR:
+        return NEAR[node.name](*map(bind, arguments), bind=bind)
     name = node.name.removeprefix("tirx.")
     if node.dtype in ("float32", "float64"):
         one = constant(1.0, node.dtype)
@@ -159,7 +167,7 @@ def reinterpreted(expr: Any, dtype: str) -> Any:
 def literal(value: Any, dtype: str) -> Any:
     """A number as it is held in a register."""
     if dtype in BITS:
-        return as_bits(constant(value, "float32"), dtype)
+        return constant(float(torch.tensor(value, dtype=getattr(torch, dtype))), "float32")
     return constant(value, dtype)
 
 
@@ -167,15 +175,25 @@ def converted(expr: Any, given: str, wanted: str) -> Any:
     """A number in another type."""
     if given == wanted:
         return expr
-    wide = as_float(expr, given)
-    return as_bits(cast(wide, "float32"), wanted) if wanted in BITS else cast(wide, wanted)
+    return rounded(cast(expr, "float32"), wanted) if wanted in BITS else cast(expr, wanted)
 
 
-def as_float(expr: Any, dtype: str) -> Any:
-    """A 16-bit float as float32; what is none as it is."""
-    return tirx.call_pure_extern("float32", TO_FLOAT[dtype], expr) if dtype in BITS else expr
+def as_float(bits: Any, dtype: str) -> Any:
+    """A 16-bit float as it lies in memory as float32; what is none as it is."""
+    return tirx.call_pure_extern("float32", TO_FLOAT[dtype], bits) if dtype in BITS else bits
 
 
-def as_bits(expr: Any, dtype: str) -> Any:
-    """A float32 as the bits of a 16-bit float, where it is to be one."""
-    return tirx.call_pure_extern("uint16", TO_BITS[dtype], expr) if dtype in BITS else expr
+def as_bits(expr: Any, dtype: str, how: Mapping[str, str] = TO_BITS) -> Any:
+    """What is held for a 16-bit float as the bits of it; what is none as it is. Rounding twice is rounding once."""
+    if dtype not in BITS:
+        return expr
+    if isinstance(expr, ir.Call):
+        name, *arguments = [*expr.args, None]
+        if getattr(name, "value", None) == ROUNDED[dtype]:
+            expr = arguments[0]
+    return tirx.call_pure_extern("uint16", how[dtype], expr)
+
+
+def rounded(expr: Any, dtype: str) -> Any:
+    """A float32 rounded to a 16-bit float, where it is to be one."""
+    return tirx.call_pure_extern("float32", ROUNDED[dtype], expr) if dtype in BITS else expr

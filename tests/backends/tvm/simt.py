@@ -15,6 +15,7 @@ import torch
 from tvm import tirx
 
 WARP = 32
+LEAST = numpy.float32(2.0**-126)
 POISON = {"f": numpy.nan, "i": 77, "u": 77, "b": True}
 
 
@@ -196,6 +197,19 @@ def _to(dtype: torch.dtype) -> Callable[[Any], Any]:
     return write
 
 
+def off(value: Any, units: int) -> Any:
+    """A float32 as many units in the last place off as the hardware's may be, up or down by the bits of the number."""
+    value = numpy.asarray(value, "float32")
+    bits = value.view("int32")
+    moved = (bits + numpy.where(bits & 5 == 0, -units, units).astype("int32")).view("float32")
+    return numpy.where(numpy.isfinite(value) & (numpy.abs(value) >= LEAST) & (value != 1), moved, value)
+
+
+def _or_0(value: Any) -> Any:
+    """Zero of its sign for a denormal number."""
+    return numpy.where(numpy.abs(value) < LEAST, numpy.copysign(numpy.float32(0), value), value)
+
+
 def _divided(a: Any, b: Any) -> Any:
     if numpy.asarray(a).dtype.kind == "f":
         return numpy.divide(a, b)
@@ -216,6 +230,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bitwise_not": numpy.invert, "shift_left": numpy.left_shift, "shift_right": numpy.right_shift,
     "bridge_from_bfloat16": _from(torch.bfloat16), "bridge_from_float16": _from(torch.float16),
     "bridge_to_bfloat16": _to(torch.bfloat16), "bridge_to_float16": _to(torch.float16),
+    "bridge_beside_bfloat16": _to(torch.bfloat16),
+    "bridge_rounded_to_bfloat16": lambda v: _from(torch.bfloat16)(_to(torch.bfloat16)(v)),
+    "bridge_rounded_to_float16": lambda v: _from(torch.float16)(_to(torch.float16)(v)),
+    "bridge_exp2": lambda v: off(numpy.exp2(v), 2), "bridge_exp2_or_0": lambda v: _or_0(off(numpy.exp2(_or_0(v)), 2)),
+    "bridge_reciprocal": lambda v: _or_0(off(1 / _or_0(v), 1)), "bridge_divided": lambda v, w: off(v / w, 2),
+    "bridge_within": lambda v, w: numpy.maximum(numpy.minimum(v, w), -w),
     "__int_as_float": lambda v: numpy.asarray(v).view("float32"),
     "__float_as_int": lambda v: numpy.asarray(v).view("int32"),
     "__longlong_as_double": lambda v: numpy.asarray(v).view("float64"),

@@ -27,6 +27,7 @@ from bridge.backends.tvm.schedule.nest import Reduction, Store, nest_of
 from bridge.backends.tvm.schedule.parameters import Extents, Parameters, Scheduled
 from bridge.backends.tvm.schedule.share import Share, Total
 from bridge.backends.tvm.schedule.threads import MEMORY, ThreadCode, ThreadEmitter
+from bridge.backends.tvm.schedule.turn import SIDE, Tile, Turned, Walk, tiled
 from bridge.backends.tvm.schedule.vector import Lanes, width
 
 REGISTERS = 96
@@ -44,12 +45,16 @@ WIDEST = 16
 
 def scheduled(kernel: Kernel, name: str, unaligned: Collection[str] = ()) -> Scheduled:
     """The kernel as blocks of threads. unaligned: names of values that need not begin on 16 bytes."""
-    return _Writer(gridded(laid_out(eased(nest_of(kernel)))), kernel, name, unaligned).write()
+    nest = laid_out(eased(nest_of(kernel)))
+    tile = None if kernel.into else tiled(nest)
+    return _Writer(tile.grid if tile else gridded(nest), kernel, name, unaligned, tile).write()
 
 
 class _Writer:
-    def __init__(self, grid: Grid, kernel: Kernel, name: str, unaligned: Collection[str]) -> None:
-        self._grid, self._nest, self._name = grid, grid.nest, name
+    def __init__(
+        self, grid: Grid, kernel: Kernel, name: str, unaligned: Collection[str], tile: Tile | None = None
+    ) -> None:
+        self._grid, self._nest, self._name, self._tile = grid, grid.nest, name, tile
         self._into = kernel.into
         self._code = ThreadCode()
         self._parameters = Parameters(grid.nest, kernel.stored, self._code, MEMORY, kernel.into)
@@ -67,7 +72,7 @@ class _Writer:
     def write(self) -> Scheduled:
         grid = self._grid
         groups = self._extents(grid.groups)
-        together = grid.beside * grid.patches
+        together = grid.beside * grid.patches * (self._tile.trips if self._tile else 1)
         blocks = self._extents((grid.groups + (together - 1)) // together)
         if grid.groups.constant is None:
             blocks = tirx.Max(blocks, self._number(1))
@@ -75,7 +80,10 @@ class _Writer:
             self._code.thread("blockIdx.x", blocks) as block,
             self._code.thread("threadIdx.x", self._number(grid.threads)) as thread,
         ):
-            (self._thread if grid.patches == 1 else self._several)(block, thread, groups)
+            if self._tile:
+                self._turned(self._tile, block, thread)
+            else:
+                (self._thread if grid.patches == 1 else self._several)(block, thread, groups)
         return self._parameters.scheduled(self._name, list(self._wide))
 
     def _integer(self) -> str:
@@ -118,6 +126,44 @@ class _Writer:
             with self._code.where(group < groups):
                 self._place(grid.rows, self._bound(group))
                 self._row()
+
+    def _turned(self, tile: Tile, block: Any, thread: Any) -> None:
+        """A tile that is read along one axis and written along another."""
+        self._share = Share(self._code, self._emit, self._grid, thread)
+        self._place(tile.blocks, block)
+        kept = [self._code.shared(MEMORY.get(t.load.dtype, t.load.dtype), SIDE * (SIDE + 1)) for t in tile.turned]
+        for _ in self._through(tile, tile.reading, thread):
+            for turned, shared in zip(tile.turned, kept, strict=True):
+                self._put_in_tile(turned, tile.reading, shared)
+        self._code.barrier()
+        for turned, shared in zip(tile.turned, kept, strict=True):
+            self._emit.registers[turned.load.value, turned.load.index] = shared, turned.place
+        for _ in self._through(tile, tile.writing, thread):
+            self._elements([s.body for s in self._nest.stores], self._nest.stores, True)
+
+    def _through(self, tile: Tile, walk: Walk, thread: Any) -> Iterator[None]:
+        """For each patch of a thread in a tile."""
+        with self._code.loop(self._number(tile.trips), unrolled=True) as trip:
+            self._place(walk.axes, self._bound(trip * self._number(self._grid.threads) + thread))
+            self._set(walk.patch, self._number(0))
+            below = [self._emit.index(position) < self._number(extent) for position, extent in walk.limits]
+            with self._code.where(tirx.all(*below) if below else None):
+                yield
+
+    def _put_in_tile(self, turned: Turned, walk: Walk, shared: Any) -> None:
+        value, patch = turned.load.value, walk.patch
+        source, width = self._parameters.flat[value], self._grid.width
+        if value.name not in self._unaligned and is_whole(turned.offset, patch):
+            self._wide[value] = None
+            buffer = self._code.local(MEMORY.get(value.dtype, value.dtype), width)
+            self._move(value, buffer, Index({}), source, turned.offset - Index.of(patch))
+            source, where = buffer, Index.of(patch)
+        else:
+            where = turned.offset
+        with self._code.loop(self._number(width), unrolled=True) as element:
+            self._set(patch, element)
+            read = tirx.BufferLoad(source, [self._emit.index(where)])
+            self._code.add(tirx.BufferStore(shared, read, [self._emit.index(walk.place)]))
 
     def _place(self, axes: Sequence[Axis], position: Any) -> None:
         """Set axes from their common row-major position."""

@@ -189,6 +189,8 @@ def as_bits(expr: Any, dtype: str, how: Mapping[str, str] = TO_BITS) -> Any:
         return expr
     if isinstance(expr, ir.Call):
         name, *arguments = [*expr.args, None]
+        if getattr(name, "value", None) == TO_FLOAT[dtype]:
+            return arguments[0]
         if getattr(name, "value", None) == ROUNDED[dtype]:
             expr = arguments[0]
     return tirx.call_pure_extern("uint16", how[dtype], expr)

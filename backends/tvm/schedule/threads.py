@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch
+import numpy
 from tvm import ir, tirx
 
 from bridge.backends.tvm.index import Axis, Index
@@ -167,8 +167,19 @@ def reinterpreted(expr: Any, dtype: str) -> Any:
 def literal(value: Any, dtype: str) -> Any:
     """A number as it is held in a register."""
     if dtype in BITS:
-        return constant(float(torch.tensor(value, dtype=getattr(torch, dtype))), "float32")
+        return constant(_rounded(float(value), dtype), "float32")
     return constant(value, dtype)
+
+
+def _rounded(value: float, dtype: str) -> float:
+    """A number as the 16-bit float nearest to it."""
+    with numpy.errstate(over="ignore"):
+        if dtype == "float16":
+            return float(numpy.float16(value))
+        bits = numpy.float32(value).view(numpy.uint32)
+    if numpy.isnan(value):
+        return value
+    return float(numpy.uint32((int(bits) + 0x7FFF + (int(bits) >> 16 & 1)) & 0xFFFF0000).view(numpy.float32))
 
 
 def converted(expr: Any, given: str, wanted: str) -> Any:

@@ -345,7 +345,7 @@ def test_an_input_that_lies_still_and_is_read_otherwise(recordings: list[int]) -
     x, weight = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
     for number in range(9):
         x.grad = None
-        gradient = weight if number < 6 else torch._neg_view(weight)
+        gradient = weight if number < 6 else torch._neg_view(weight)  # type: ignore[reportPrivateImportUsage]
         compiled(x).backward(gradient)
         torch.testing.assert_close(x.grad, 2 * x.detach().exp() * gradient)
 

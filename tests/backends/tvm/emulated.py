@@ -48,7 +48,7 @@ def built(lowered: Lowered, apart: Collection[str], functions: Functions) -> Bui
         functions.update(made)
         return bool(made)
 
-    with TemporaryDirectory() as folder, mock.patch.object(work, "_library", keep):
+    with TemporaryDirectory() as folder, mock.patch.object(work, "write_library", keep):
         module = Path(folder) / "module.json"
         request = requested(lowered, H200, apart)
         module.write_text(request["module"])

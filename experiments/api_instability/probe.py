@@ -10,6 +10,7 @@ A wheel for another system will do: the Python sources and stubs in them are the
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -125,7 +126,7 @@ def _where(found: Found | None) -> tuple[str, str]:
 
 def kept(package: str) -> list[Reading]:
     """What is kept of a package, the oldest release first."""
-    lines = (RESULTS / f"{package}.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = gzip.decompress((RESULTS / f"{package}.jsonl.gz").read_bytes()).decode("utf-8").splitlines()
     held = [Reading(**json.loads(line)) for line in lines]
     return sorted(held, key=lambda reading: numbers(reading.release.replace(".post", ".")))
 
@@ -133,11 +134,11 @@ def kept(package: str) -> list[Reading]:
 def keep(package: str, new: Iterable[Reading]) -> None:
     """Keep what was read, in place of what is kept of the same releases."""
     new = list(new)
-    path = RESULTS / f"{package}.jsonl"
+    path = RESULTS / f"{package}.jsonl.gz"
     old = kept(package) if path.exists() else []
     read = {reading.release for reading in new}
     lines = [json.dumps(asdict(reading)) for reading in [*(r for r in old if r.release not in read), *new]]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode("utf-8"), mtime=0))
 
 
 def touched(readings: Iterable[Reading]) -> list[Reading]:

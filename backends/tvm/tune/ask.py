@@ -48,10 +48,22 @@ def tuned(request: Mapping[str, Any], module: str, folder: Path, options: Option
         return _answer(told, folder, options)
     except WorkerFailure as failure:
         (folder / LIBRARY).write_bytes(ours)  # the tuner may have died while it wrote
-        return {"failed": f"the search {failure.kind}: {failure.detail}"}
+        return {**_found_before(told, folder, options), "failed": f"the search {failure.kind}: {failure.detail}"}
     finally:
         for name in ("module.json", NOTES, f"{NOTES}.new", STOP):
             (folder / name).unlink(missing_ok=True)
+
+
+def _found_before(told: dict[str, Any], folder: Path, options: Options) -> dict[str, Any]:
+    """What is known of the kernels without a search, and so what one that failed had found until then."""
+    if not options.cache:
+        return {}
+    ours = (folder / LIBRARY).read_bytes()
+    try:
+        return shared(TUNER).call({**told, "tune": 0}, options.timeout)
+    except WorkerFailure:
+        (folder / LIBRARY).write_bytes(ours)
+        return {}
 
 
 def _answer(told: dict[str, Any], folder: Path, options: Options) -> dict[str, Any]:

@@ -19,6 +19,9 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 1e-2, to
 LEAST = 2e-4
 """Seconds that one reading takes at least: what is quicker is called several times."""
 
+BETTER = 1.05
+"""How many times as quick as ours a kernel has to be measured to be used in its place."""
+
 ROUNDS = 21
 """Readings of each kernel by which one is chosen."""
 
@@ -35,6 +38,11 @@ class Race:
     found: float
     ratio: float
     spread: tuple[float, float]
+
+    @property
+    def is_won(self) -> bool:
+        """Whether the second is so much quicker that it is no chance: by the ratios, and by the medians."""
+        return min(self.ratio, self.ours / self.found) >= BETTER
 
 
 class Bench:

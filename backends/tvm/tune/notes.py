@@ -6,9 +6,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-BETTER = 1.05
-"""How many times as quick as ours a kernel has to be measured to be used in its place."""
-
 STOP = "stop"
 """A file that ends the search; what was found so far is used."""
 

@@ -112,6 +112,7 @@ def search(subject: Subject, folder: Path, known: Any | None, seed: int, goes_on
     """
     database = opened(folder)
     workload = database.commit_workload(subject.module)
+    bound = HOPELESS * subject.bench.seconds(subject.ours)  # which warms up the memory that all run on
     best = [] if known is None else [_proposal(subject, known, float("inf"))]
     trials = 0
     for candidate, tell in _proposals(subject, database, seed):
@@ -127,7 +128,7 @@ def search(subject: Subject, folder: Path, known: Any | None, seed: int, goes_on
         record = (candidate.sch.trace, workload, [made.seconds], subject.target, candidate.args_info)
         database.commit_tuning_record(meta_schedule().database.TuningRecord(*record))
         tell(made.seconds)
-    return _winner(subject, best, trials)
+    return _winner(subject, [one for one in best if one.seconds <= bound], trials)
 
 
 def _proposal(subject: Subject, function: Any, bound: float) -> Proposal:
@@ -176,9 +177,8 @@ def _proposals(subject: Subject, database: Any, seed: int) -> Iterator[tuple[Any
 def _winner(subject: Subject, finalists: Sequence[Proposal], trials: int) -> Outcome:
     """The quickest of the finalists, each run against ours by turns, and its results compared with ours."""
     outcome = Outcome(trials)
-    bound = HOPELESS * subject.bench.seconds(subject.ours)
     for one in finalists:
-        if one.seconds <= bound and subject.bench.agree(subject.ours, one.kernel):
+        if subject.bench.agree(subject.ours, one.kernel):
             race = subject.bench.race(subject.ours, one.kernel)
             if outcome.race is None or race.ratio > outcome.race.ratio:
                 outcome = Outcome(trials, one.function, race)

@@ -23,7 +23,7 @@ from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call
 from bridge.backends.tvm.tune.blocks import NotTunable
 from bridge.backends.tvm.tune.history import Entry, History, Verdict, described
-from bridge.backends.tvm.tune.notes import BETTER, STOP, Progress
+from bridge.backends.tvm.tune.notes import STOP, Progress
 from bridge.backends.tvm.tune.search import Outcome, Subject, search, subject_of
 from bridge.backends.tvm.work import Hardware, planned, step_of, write_library
 from bridge.runtime.worker import serve
@@ -172,7 +172,7 @@ def _verdict(outcome: Outcome, before: int, spent: float, ours: float) -> Verdic
     trials, race = before + outcome.trials, outcome.race
     if race is None:
         return Verdict(trials, spent, ours)
-    return Verdict(trials, spent, race.ours, race.found, race.ratio, race.spread, race.ratio >= BETTER)
+    return Verdict(trials, spent, race.ours, race.found, race.ratio, race.spread, race.is_won)
 
 
 if __name__ == "__main__":

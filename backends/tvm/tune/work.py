@@ -163,6 +163,9 @@ class Tuner:
         except Exception as failure:  # MetaSchedule's own
             task.why = f"the search failed: {type(failure).__name__}: {failure}"
             return
+        if not outcome.trials:
+            task.why = "no proposal came in its time"
+            return
         spent = before.seconds + time.monotonic() - started
         verdict = _verdict(outcome, before.trials, spent, ours)
         entry.keep(verdict, outcome.function if verdict.chosen else None)

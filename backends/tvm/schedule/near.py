@@ -15,7 +15,7 @@ loses when it is taken from 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,10 +44,12 @@ WITH_ONE = {"tirx.erf": "near.one_and_erf", "tirx.tanh": "near.one_and_tanh"}
 
 def eased(nest: Nest) -> Nest:
     """The nest with functions by another name where they may be near."""
-    allowed = _allowed(nest)
+    nodes = _all(nest.scalars)
+    same = _classes(nodes)
+    allowed = _allowed(nest, nodes, same)
     done: dict[int, Scalar] = {}
-    for node in _all(nest.scalars):
-        what = ROUNDED.get(node.dtype, allowed.get(id(node), 0))
+    for node in nodes:
+        what = ROUNDED.get(node.dtype, allowed.get(same[id(node)], 0))
         done[id(node)] = _near(node, _rebuilt(node, done), what, done)
     reductions = tuple(replace(r, body=done[id(r.body)]) for r in nest.reductions)
     return Nest(nest.rows, nest.cols, reductions, tuple(replace(s, body=done[id(s.body)]) for s in nest.stores))
@@ -58,22 +60,38 @@ def _all(roots: Iterable[Scalar]) -> list[Scalar]:
     return list({id(node): node for root in roots for node in walk(root)}.values())
 
 
-def _allowed(nest: Nest) -> dict[int, int]:
-    """What each node may be: what all who use it allow, which is nothing where it goes to memory or is an index."""
-    nodes = _all(nest.scalars)
+def _classes(nodes: Iterable[Scalar]) -> dict[int, int]:
+    """For each node, operands first, a number that it shares with those that say the same.
+
+    A function may stand in a kernel twice, once where it has to be exact, and whoever wrote it may count on both being
+    equal: exp(x) - 1 is mended by the logarithm of that very exp(x).
+    """
+    numbers: dict[Any, int] = {}
+    found: dict[int, int] = {}
+    for node in nodes:
+        own = node.key if not node.operands else (node.dtype, type(node), getattr(node, "name", ""))
+        key = own, tuple(found[id(operand)] for operand in node.operands)
+        found[id(node)] = numbers.setdefault(key, len(numbers))
+    return found
+
+
+def _allowed(nest: Nest, nodes: Sequence[Scalar], same: Mapping[int, int]) -> dict[int, int]:
+    """What each class of nodes may be: what all who use one allow, which is nothing where it goes to memory or is an
+    index."""
     totals = {r.value: CLOSE | ROUGH | SUMS for r in nest.reductions}
     while True:
-        found: dict[int, int] = {id(s.body): 0 for s in nest.stores}
+        found: dict[int, int] = {same[id(s.body)]: 0 for s in nest.stores}
         for reduction in nest.reductions:
             what = _terms(totals[reduction.value]) if reduction.combine == "sum" else 0
-            found[id(reduction.body)] = found.get(id(reduction.body), what) & what
+            body = same[id(reduction.body)]
+            found[body] = found.get(body, what) & what
         for node in reversed(nodes):
-            for operand, what in _handed_on(node, ROUNDED.get(node.dtype, found.get(id(node), 0))):
-                found[id(operand)] = found.get(id(operand), what) & what
+            for operand, what in _handed_on(node, ROUNDED.get(node.dtype, found.get(same[id(node)], 0))):
+                found[same[id(operand)]] = found.get(same[id(operand)], what) & what
         told = dict(totals)
         for node in nodes:
             if isinstance(node, Reduced) and node.value in told:
-                told[node.value] &= ROUNDED.get(node.dtype, found.get(id(node), 0))
+                told[node.value] &= ROUNDED.get(node.dtype, found.get(same[id(node)], 0))
         if told == totals:
             return found
         totals = told

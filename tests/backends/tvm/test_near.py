@@ -27,6 +27,18 @@ FUNCTIONS: dict[str, Function] = {
     "quotient": lambda x: 3 / (x.exp() + 1),
 }
 
+OTHERS: dict[str, Function] = {
+    "expm1": torch.expm1,
+    "elu": F.elu,
+    "mish": F.mish,
+    "softplus": F.softplus,
+    "log1p": torch.log1p,
+    "sinh": torch.sinh,
+    "atanh": torch.atanh,
+    "erfc": torch.erfc,
+    "logit": torch.logit,
+}
+
 BETTER: dict[str, Function] = {
     "gelu": lambda x: x * torch.special.erfc(x * -math.sqrt(0.5)) / 2,
     "gelu by tanh": lambda x: x * torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
@@ -34,6 +46,16 @@ BETTER: dict[str, Function] = {
 """Where what is added to 1 would be lost in float64 too."""
 
 GRADIENTS: dict[str, Function] = {"gelu": F.gelu, "silu": F.silu}
+
+
+def compared(functions: dict[str, Function], dtype: torch.dtype) -> tuple[dict[str, str], str]:
+    """Which functions are wrong of which numbers, and the kernels' text."""
+    x = every(dtype)
+    with emulated() as programs, torch.no_grad():
+        compiled = bridge.compile(lambda x: [f(x) for f in functions.values()], options={"cache": False})
+        found = dict(zip(functions, compiled(x), strict=True))
+    wrong = {name: amiss(found[name], f(x), BETTER.get(name, f)(x.double()), x) for name, f in functions.items()}
+    return {name: how for name, how in wrong.items() if how}, "".join(k.script() for k in programs[0].values())
 
 
 def every(dtype: torch.dtype) -> torch.Tensor:
@@ -63,15 +85,16 @@ def amiss(found: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, x: torc
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_every_number(dtype: torch.dtype) -> None:
-    x = every(dtype)
-    with emulated() as programs, torch.no_grad():
-        compiled = bridge.compile(lambda x: [f(x) for f in FUNCTIONS.values()], options={"cache": False})
-        found = dict(zip(FUNCTIONS, compiled(x), strict=True))
-    wrong = {name: amiss(found[name], f(x), BETTER.get(name, f)(x.double()), x) for name, f in FUNCTIONS.items()}
-    assert {name: how for name, how in wrong.items() if how} == {}
-    text = "".join(kernel.script() for kernel in programs[0].values())
+    wrong, text = compared(FUNCTIONS, dtype)
+    assert wrong == {}
     precise = ('"expf"', '"tanhf"', '"erff"') if dtype == torch.bfloat16 else ('"tanhf"', '"erff"')
     assert not any(function in text for function in precise)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_every_number_of_others(dtype: torch.dtype) -> None:
+    """Functions that have no nearer form, or are made of several."""
+    assert compared(OTHERS, dtype)[0] == {}
 
 
 @pytest.mark.parametrize("name", GRADIENTS)

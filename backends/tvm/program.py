@@ -205,6 +205,9 @@ class _Writer:
         if isinstance(value, torch.Tensor) and node.target not in COMPACT_RESULT:
             self._conform(node, name, value)
         self._align(node)
+        for pick in node.users:
+            if is_pick(pick) and pick.users:  # at once, since the tuple holds all of its tensors as long as it is there
+                self._reference(pick)
         way = self._plan.ways[node.name]
         self._callouts.append(CallOut(node.name, way, counts, source_line(node)))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import tvm_ffi
-from torch import fx
+from torch import fx, nn
 from torch.nn import functional as F
 
 import bridge
@@ -17,6 +17,7 @@ from bridge.backends.tvm.lower import CALLOUT, Lowered, lower
 from bridge.backends.tvm.machine import machine
 from bridge.ir.callout import callout, callout_inputs
 from bridge.ir.compiled import CompiledGraph
+from bridge.ir.joint import Phase
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -177,3 +178,17 @@ def test_a_kernel_reads_one_of_several_results_that_has_no_dimensions() -> None:
     graph = inference(lambda x: torch.linalg.slogdet(x)[1].sin() + 1, torch.eye(3) * 2)
     assert len(graph.callouts) == 1
     assert graph.kernel_calls == 1
+
+
+def test_one_of_several_results_goes_when_it_was_read() -> None:
+    """A tuple of results would hold the gradient of an image until those of all weights are given out."""
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
+    compiled = bridge.compile(layers)
+    compiled(torch.randn(2, 3, 12, 12)).sum().backward()
+    (backward,) = (g for g in bridge.inspect(compiled).graphs if g.graph.phase is Phase.BACKWARD)
+    lines = [line.strip() for line in backward.source.splitlines()]
+    calls = [at for at, line in enumerate(lines) if "= call_convolution_backward" in line]
+    assert len(calls) == 3
+    for call, following in zip(calls, [*calls[1:], len(lines)], strict=True):
+        (name, _) = lines[call].split(" = ")
+        assert f"del {name}" in lines[call:following]

@@ -17,6 +17,7 @@ from tvm.target import codegen
 from bridge.backends.tvm.built import ALIGNED, ANSWER, Built, loaded, scratch
 from bridge.backends.tvm.kept import Entry
 from bridge.backends.tvm.lowered import Lowered
+from bridge.backends.tvm.memory import FRESH_RESULT
 from bridge.errors import BadOption, WorkerFailure
 from bridge.ir.views import is_view, root_of
 from bridge.options import Options
@@ -48,7 +49,8 @@ def build(
     Raises BuildFailed.
     """
     folder = Path(tempfile.mkdtemp(dir=scratch()))
-    request = requested(lowered, tvm_target(options.target, lowered.graph.device), apart)
+    target = tvm_target(options.target, lowered.graph.device)
+    request = requested(lowered, target, apart, writes_over_dead=not options.tune)
     cache = users_cache() if options.cache and not careful else None
     key = entry.key if entry else _key(request, options) if cache else ""
     if cache is None or entry or not cache.fetch(key, folder):
@@ -64,8 +66,8 @@ def build(
     return built
 
 
-def requested(lowered: Lowered, target: Any, apart: Collection[str]) -> dict[str, Any]:
-    """What the worker is told of a graph."""
+def requested(lowered: Lowered, target: Any, apart: Collection[str], writes_over_dead: bool = True) -> dict[str, Any]:
+    """What the worker is told of a graph. No schedules are searched for what writes over what it reads."""
     return {
         "module": tvm.ir.save_json(lowered.module),
         "names": dict(lowered.names),
@@ -73,6 +75,7 @@ def requested(lowered: Lowered, target: Any, apart: Collection[str]) -> dict[str
         "strides": {name: list(strides) for name, strides in lowered.strides.items()},
         "views": dict(lowered.views),
         "into": dict(lowered.into),
+        "fresh": [n.name for n in lowered.graph.nodes if n.target in FRESH_RESULT] if writes_over_dead else None,
         "unaligned": unaligned(lowered),
         "target": target,
         "apart": sorted(apart),

@@ -7,13 +7,13 @@ fits and gains from, or starts one. TVM's own fusion leaves a layer norm as five
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from bridge.backends.tvm.arrange import arrange
 from bridge.backends.tvm.bundle import Bundle, bundled
 from bridge.backends.tvm.index import Axis, Index, product
-from bridge.backends.tvm.inplace import Item, is_local, write_in_place
+from bridge.backends.tvm.inplace import Item, is_local, write_in_place, write_over_dead
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
@@ -48,9 +48,14 @@ FOR_CPU, FOR_GPU = (for_cpu, columns_for_cpu, summed_part_by_part), (for_gpu, fo
 """How reductions are split, and those whose squares are summed with them."""
 
 
-def fuse(loops: Loops, apart: frozenset[str] = frozenset(), for_a_gpu: bool = False) -> Plan:
-    """Group the program's computations. Those of a node in `apart` get a kernel each, after one did not build."""
-    return _Fuser(loops, apart, for_a_gpu).plan()
+def fuse(
+    loops: Loops, apart: frozenset[str] = frozenset(), for_a_gpu: bool = False, fresh: Collection[str] | None = None
+) -> Plan:
+    """Group the program's computations. Those of a node in `apart` get a kernel each, after one did not build.
+
+    fresh: the call-outs whose results a kernel may write over, as over those of kernels; None for none of both.
+    """
+    return _Fuser(loops, apart, for_a_gpu).plan(fresh)
 
 
 class _Fuser:
@@ -80,7 +85,7 @@ class _Fuser:
             loops.into.values(), 0
         )  # the last item that reads what is replaced
 
-    def plan(self) -> Plan:
+    def plan(self, fresh: Collection[str] | None) -> Plan:
         told = 0
         for step in self._steps:
             if isinstance(step, Computation):
@@ -95,6 +100,8 @@ class _Fuser:
         items = [i for i in self._items if not isinstance(i, Kernel) or i.stored]
         write_in_place(items, self._loops, self.base)
         if not self._for_a_gpu:
+            if fresh is not None:
+                write_over_dead(items, self._loops, self.base, fresh)
             return Plan(bundled(items, self.base, self._apart), self._loops)
         return Plan(items, self._loops)
 

@@ -34,6 +34,20 @@ clear_workspaces: Any = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda:
 keeps_graph: Any = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)  # type: ignore[attr-defined]
 """Whether the backward pass that runs may run again, so that it has to leave what was saved for it as it is."""
 
+aten = torch.ops.aten
+
+FRESH_RESULT = frozenset(
+    {
+        aten.mm.default,
+        aten.bmm.default,
+        aten.addmm.default,
+        aten.baddbmm.default,
+        aten.convolution.default,
+        aten.convolution_backward.default,
+    }
+)
+"""Overloads whose results are memory of their own that nobody else holds: a kernel may write over what was read."""
+
 DTYPES: dict[torch.dtype, str] = {
     torch.float32: "float32", torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16",
     torch.int64: "int64", torch.int32: "int32", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8",

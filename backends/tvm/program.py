@@ -176,10 +176,13 @@ class _Writer:
         self._kernel_calls += 1
 
     def _replacing(self, output: dict[str, Any]) -> str:
-        """An input's memory, as the new value."""
-        self._in_place.add(output["name"])
+        """The memory of an input, or of what nobody reads any more, as the new value."""
+        held, shape, strides = self._value(output["into"]), tuple_of(output["shape"]), tuple_of(output["strides"])
+        if output["into"] in self._plan.into.values():
+            self._in_place.add(output["name"])
         name = self._define(output["name"])
-        self._line(f"{name} = {identifier(output['into'])}")
+        self._scope["reinterpret"] = reinterpret
+        self._line(f"{name} = {held}" if output["alike"] else f"{name} = reinterpret({held}, {shape}, {strides}, 0)")
         return name
 
     def _allocate(self, output: dict[str, Any]) -> str:

@@ -71,7 +71,7 @@ def planned(request: Mapping[str, Any], module: Any, hardware: Hardware) -> Plan
         request["views"],
         request["into"],
     ).read()
-    return fuse(loops, frozenset(request["apart"]), hardware.is_gpu)
+    return fuse(loops, frozenset(request["apart"]), hardware.is_gpu, request["fresh"])
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,10 @@ def _constants(loops: Loops, folder: Path) -> list[str]:
 def _described(value: Value, target: Value | None) -> dict[str, Any]:
     shape, strides = [text_of(s) for s in value.shape], [text_of(s) for s in value.strides]
     described = {"name": value.name, "shape": shape, "strides": strides, "dtype": value.dtype}
-    return described if target is None else {**described, "into": target.name}
+    if target is None:
+        return described
+    shown = (target.shape, target.strides) == (value.shape, value.strides)
+    return {**described, "into": target.name, "alike": shown}
 
 
 if __name__ == "__main__":

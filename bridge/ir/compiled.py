@@ -30,8 +30,8 @@ class Tuned:
 
     calls: how often one run of the program calls it. why: the reason for which it was not searched for. trials:
     schedules that were proposed. seconds: of the search. ours, found: of one run of the kernel by rules and of the
-    best that was found. ratio: how many times as quick that one is, with its quartiles. chosen: whether the program
-    calls it.
+    best that was found. ratio: how many times as quick that one is, with its quartiles. by: who proposed it. ratios: of
+    the best of each who proposed. chosen: whether the program calls it.
     """
 
     kernel: str
@@ -44,6 +44,8 @@ class Tuned:
     found: float = 0.0
     ratio: float = 0.0
     spread: tuple[float, float] = (0.0, 0.0)
+    by: str = ""
+    ratios: Mapping[str, float] = field(default_factory=dict)
     chosen: bool = False
 
 

@@ -65,7 +65,7 @@ def tuned_table(compilation: Compilation) -> Table:
     for heading in ("kernel", "by rules", "found", "as quick", "tried", "called"):
         table.add_column(heading, overflow="fold", justify="left" if heading in ("kernel", "called") else "right")
     for one in sorted(compilation.tuned, key=lambda one: one.ours * one.calls, reverse=True):
-        called = "what was found" if one.chosen else f"by rules: {one.why}" if one.why else "by rules"
+        called = f"what was found by {one.by}" if one.chosen else f"by rules: {one.why}" if one.why else "by rules"
         ours, found = (f"{1e6 * seconds:.1f} µs" if seconds else "" for seconds in (one.ours, one.found))
         ratio = f"{one.ratio:.2f} times" if one.found else ""
         table.add_row(one.kernel, ours, found, ratio, str(one.trials or ""), escape(called))

@@ -68,6 +68,7 @@ def lines_of(name: str, seconds: float) -> Iterator[dict[str, Any]]:
                 **{"function": name, "phase": graph.graph.phase.value, "kernel": one.kernel, "asked": seconds},
                 **{"trials": one.trials, "seconds": round(one.seconds, 1), "chosen": one.chosen, "why": one.why},
                 **{"rules_us": round(1e6 * one.ours, 2), "found_us": round(1e6 * one.found, 2)},
+                **{"by": one.by, "ratios": {by: round(ratio, 3) for by, ratio in one.ratios.items()}},
                 **{"ratio": round(one.ratio, 3), "quartiles": [round(q, 3) for q in one.spread]},
             }
 

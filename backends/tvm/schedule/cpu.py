@@ -22,7 +22,7 @@ from bridge.backends.tvm.schedule.keep import kept, place_in_row
 from bridge.backends.tvm.schedule.nest import Nest, Reduction, Store, nest_of
 from bridge.backends.tvm.schedule.parameters import Extents, Parameters, Scheduled
 from bridge.backends.tvm.schedule.tile import tiled
-from bridge.backends.tvm.schedule.vector import Lanes, vectorised
+from bridge.backends.tvm.schedule.vector import REGISTER_BYTES, Lanes, vectorised
 
 PARALLEL_FROM = 1 << 15
 """Elements from which on a kernel is worth waking the other threads for."""
@@ -31,9 +31,12 @@ BLOCK = 256
 """Terms of a partial sum."""
 
 
-def scheduled(kernel: Kernel, name: str) -> Scheduled:
-    """The kernel as loops over rows and lanes. What it writes over an input stands for that input too."""
-    nest, lanes = vectorised(laid_out(nest_of(kernel)))
+def scheduled(kernel: Kernel, name: str, step: int = REGISTER_BYTES) -> Scheduled:
+    """The kernel as loops over rows and lanes. What it writes over an input stands for that input too.
+
+    step: bytes of a value that one step in lanes covers.
+    """
+    nest, lanes = vectorised(laid_out(nest_of(kernel)), step)
     return _Writer(tiled(nest, lanes), lanes, kernel, name).write()
 
 

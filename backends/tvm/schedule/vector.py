@@ -30,15 +30,15 @@ class Lanes:
     count: int
 
 
-def vectorised(nest: Nest) -> tuple[Nest, Lanes]:
-    """The nest with its vector axis moved innermost in its group, and the lanes."""
+def vectorised(nest: Nest, step: int = REGISTER_BYTES) -> tuple[Nest, Lanes]:
+    """The nest with its vector axis moved innermost in its group, and the lanes. step: bytes that one covers."""
     axes = [*nest.rows, *nest.cols]
     if not axes:
         return nest, Lanes(None, 1)
     axis = max(axes, key=lambda a: _score(nest, a))
     rows = tuple(sorted(nest.rows, key=lambda a: a is axis))
     cols = tuple(sorted(nest.cols, key=lambda a: a is axis))
-    return Nest(rows, cols, nest.reductions, nest.stores), Lanes(axis, _count(nest, axis))
+    return Nest(rows, cols, nest.reductions, nest.stores), Lanes(axis, _count(nest, axis, step))
 
 
 def _score(nest: Nest, axis: Axis) -> tuple[int, bool, int]:
@@ -59,7 +59,7 @@ def _score(nest: Nest, axis: Axis) -> tuple[int, bool, int]:
     return score, inner, min(extent or 1 << 20, 1 << 20)
 
 
-def _count(nest: Nest, axis: Axis) -> int:
+def _count(nest: Nest, axis: Axis, step: int) -> int:
     widest = 1
     for root in nest.scalars:
         for node in walk(root):
@@ -68,7 +68,7 @@ def _count(nest: Nest, axis: Axis) -> int:
             if isinstance(node, Operation) and one_at_a_time(node.name, node.dtype):
                 return 1
             widest = max(widest, width(node.dtype) if node.dtype else 1)
-    lanes = max(REGISTER_BYTES // max(widest, 4), 4)
+    lanes = max(step // max(widest, 4), 4)
     extent = axis.extent.constant
     if axis in nest.rows and nest.cols and extent is not None:
         while lanes < WIDEST // widest and extent >= 2 * lanes * TASKS:

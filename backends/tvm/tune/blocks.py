@@ -61,18 +61,22 @@ class Blocks:
 
 def blocks_of(kernel: Kernel) -> Blocks:
     """The kernel as blocks. Raises NotTunable."""
-    if kernel.into:
-        raise NotTunable("it writes over what it reads")
+    check_runs_alone(kernel)
     nest = laid_out(nest_of(kernel))
-    for value in (*inputs_of(nest), *kernel.stored):
-        if symbols_in([*value.shape, *value.strides]):
-            raise NotTunable("its sizes are symbols")
-    if symbols_in([a.extent for a in (*nest.rows, *nest.cols)]) or nest.elements == 0:
-        raise NotTunable("its sizes are symbols, or zero")
     for scalar in nest.scalars:
         _check(scalar)
     _check_extremes(nest)
     return _Writer(nest, kernel.stored).write()
+
+
+def check_runs_alone(kernel: Kernel) -> None:
+    """Raises NotTunable for a kernel of which memory of its own does not tell how quick it is."""
+    if kernel.into:
+        raise NotTunable("it writes over what it reads")
+    nest = nest_of(kernel)
+    sizes = [size for value in (*inputs_of(nest), *kernel.stored) for size in (*value.shape, *value.strides)]
+    if symbols_in([*sizes, *(a.extent for a in (*nest.rows, *nest.cols))]) or nest.elements == 0:
+        raise NotTunable("its sizes are symbols, or zero")
 
 
 def _check(root: Scalar) -> None:

@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,9 @@ VERDICT, CHOSEN = "verdict.json", "chosen.json"
 class Verdict:
     """What came of a search. seconds: that it took. trials: proposals that were run. ours, found: of one run.
 
-    ratio: how many times as quick as ours the best is, a median, and between which quartiles. chosen: whether it is
-    used. found, ratio and spread are 0 where no proposal was as good as worth a comparison.
+    ratio: how many times as quick as ours the best is, a median, and between which quartiles. by: who proposed it.
+    ratios: of the best of each who proposed. chosen: whether it is used. ended: nothing is left to be proposed. found,
+    ratio and spread are 0 where no proposal was worth a comparison.
     """
 
     trials: int
@@ -39,7 +40,10 @@ class Verdict:
     found: float = 0.0
     ratio: float = 0.0
     spread: Sequence[float] = (0.0, 0.0)
+    by: str = ""
+    ratios: Mapping[str, float] = field(default_factory=dict)
     chosen: bool = False
+    ended: bool = False
 
 
 class History:
@@ -100,4 +104,5 @@ def _surroundings() -> list[str]:
 
 def described(verdict: Verdict) -> Mapping[str, Any]:
     """As the program's answer tells it."""
-    return {**asdict(verdict), "spread": list(verdict.spread)}
+    told = {**asdict(verdict), "spread": list(verdict.spread)}
+    return {name: value for name, value in told.items() if name != "ended"}

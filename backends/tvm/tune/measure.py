@@ -22,7 +22,7 @@ LEAST = 2e-4
 BETTER = 1.05
 """How many times as quick as ours a kernel has to be measured to be used in its place."""
 
-ROUNDS = 21
+ROUNDS = 30
 """Readings of each kernel by which one is chosen."""
 
 SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0)
@@ -62,9 +62,13 @@ class Bench:
         return min(self._reading(kernel, times) for _ in range(3))
 
     def race(self, ours: Kernel, found: Kernel, rounds: int = ROUNDS) -> Race:
-        """Both by turns, so that whatever else the machine does slows both."""
+        """Both by turns, each of them first in every other round, so that whatever else the machine does slows both."""
         times = max(1, int(LEAST / max(self._reading(ours, 1), 1e-7)))
-        pairs = [(self._reading(ours, times), self._reading(found, times)) for _ in range(rounds)]
+        pairs: list[tuple[float, float]] = []
+        for number in range(rounds):
+            first, second = (ours, found) if number % 2 else (found, ours)
+            readings = self._reading(first, times), self._reading(second, times)
+            pairs.append(readings if number % 2 else readings[::-1])
         ratios = sorted(one / other for one, other in pairs)
         quartiles = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
         ones, others = zip(*pairs, strict=True)

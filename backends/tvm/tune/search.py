@@ -6,13 +6,14 @@ This process is one that may die, and kernels run on the threads that they will 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import tvm
+import tvm_ffi
 
 from bridge.backends.tvm.codegen import compiled
 from bridge.backends.tvm.compat import meta_schedule
@@ -23,7 +24,7 @@ from bridge.backends.tvm.schedule.emit import Code
 from bridge.backends.tvm.schedule.nest import nest_of
 from bridge.backends.tvm.schedule.parameters import Parameters, Scheduled
 from bridge.backends.tvm.schedule.vector import width
-from bridge.backends.tvm.tune.blocks import blocks_of
+from bridge.backends.tvm.tune.blocks import NotTunable, blocks_of, check_runs_alone
 from bridge.backends.tvm.tune.finish import finished
 from bridge.backends.tvm.tune.measure import Bench, Race
 
@@ -36,21 +37,32 @@ FINALISTS = 3
 HOPELESS = 8
 """How many times as slow as ours a proposal is not compared with it."""
 
+SEARCHED, RULES = "MetaSchedule", "rules, wider lanes"
+"""Who proposes kernels."""
+
+STEPS = (128, 256)
+"""Bytes that our rules may let one step in lanes cover, beside those that they choose."""
+
 NAME = "kernel"
 
 
 class Subject:
-    """A kernel that is searched for: ours, and its blocks. Raises NotTunable.
+    """A kernel that is searched for: ours, and its blocks. Raises NotTunable, if not even ours can be run by itself.
 
     Memory to run it on and machine code are made when they are first asked for, since a program has many kernels.
     """
 
     def __init__(self, kernel: Kernel, made: Scheduled, target: Any, threads: int) -> None:
-        self.blocks = blocks_of(kernel)
-        self.made, self._target = made, target
+        check_runs_alone(kernel)
+        self.why = ""
+        try:
+            self.blocks = blocks_of(kernel)
+        except NotTunable as reason:
+            self.blocks, self.why = None, str(reason)
+        self.kernel, self.made, self._target = kernel, made, target
         self._wanted = tvm.target.Target({**dict(target.export()), "num-cores": max(threads, 1)})
         self._variables = Parameters(laid_out(nest_of(kernel)), kernel.stored, Code(), {}, {}).variables
-        self.module = tvm.IRModule({"main": self.blocks.function})
+        self.module = tvm.IRModule({"main": self.blocks.function if self.blocks else made.function})
 
     @cached_property
     def bench(self) -> Bench:
@@ -74,6 +86,7 @@ class Subject:
 
     def function(self, schedule: Any) -> Any:
         """A schedule's kernel. Raises what TVM raises."""
+        assert self.blocks is not None
         return finished(schedule.mod["main"], self._variables, NAME, self.blocks.stores)
 
     @property
@@ -84,8 +97,9 @@ class Subject:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A kernel that was proposed, in machine code too, and what it took."""
+    """A kernel that was proposed, in machine code too, and what it took. by: who proposed it."""
 
+    by: str
     seconds: float
     function: Any
     kernel: Any
@@ -93,11 +107,20 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """trials: proposals that were run. function: the best that agrees with ours, if any. race: it against ours."""
+    """trials: what MetaSchedule proposed. races: against ours, by who proposed; the functions likewise.
+
+    ended: there is nothing left to propose.
+    """
 
     trials: int
-    function: Any | None = None
-    race: Race | None = None
+    races: Mapping[str, Race]
+    functions: Mapping[str, Any]
+    ended: bool
+
+    @property
+    def best(self) -> str | None:
+        """Whose kernel is the quickest, None where there is none."""
+        return max(self.races, key=lambda by: self.races[by].ratio, default=None)
 
 
 def subject_of(kernel: Kernel, target: Any, threads: int) -> Subject:
@@ -110,17 +133,22 @@ def search(subject: Subject, folder: Path, known: Any | None, seed: int, goes_on
 
     folder: where the records lie. known: the best kernel so far, if there was a search before.
     """
+    bound = HOPELESS * subject.bench.seconds(subject.ours)  # which warms up the memory that all run on
+    ours = wider(subject)
+    if subject.blocks is None:
+        return _winners(subject, ours, 0, True)
     database = opened(folder)
     workload = database.commit_workload(subject.module)
-    bound = HOPELESS * subject.bench.seconds(subject.ours)  # which warms up the memory that all run on
-    best = [] if known is None else [_proposal(subject, known, float("inf"))]
-    trials = 0
+    best = [] if known is None else [_proposal(subject, SEARCHED, known, float("inf"))]
+    trials, ended = 0, True
     for candidate, tell in _proposals(subject, database, seed):
         if not goes_on(trials):
+            ended = False
             break
         trials += 1
         try:
-            made = _proposal(subject, subject.function(candidate.sch), 3 * best[0].seconds if best else float("inf"))
+            limit = 3 * best[0].seconds if best else float("inf")
+            made = _proposal(subject, SEARCHED, subject.function(candidate.sch), limit)
         except Exception:  # whatever TVM says against a schedule
             tell(None)
             continue
@@ -128,13 +156,25 @@ def search(subject: Subject, folder: Path, known: Any | None, seed: int, goes_on
         record = (candidate.sch.trace, workload, [made.seconds], subject.target, candidate.args_info)
         database.commit_tuning_record(meta_schedule().database.TuningRecord(*record))
         tell(made.seconds)
-    return _winner(subject, [one for one in best if one.seconds <= bound], trials)
+    return _winners(subject, [*ours, *(one for one in best if one.seconds <= bound)], trials, ended)
 
 
-def _proposal(subject: Subject, function: Any, bound: float) -> Proposal:
+def wider(subject: Subject) -> list[Proposal]:
+    """Ours, with more memory covered by one step in lanes: what is computed from it then overlaps."""
+    found: list[Proposal] = []
+    seen = [subject.made.function]
+    for step in STEPS:
+        function = cpu.scheduled(subject.kernel, NAME, step).function
+        if not any(tvm_ffi.structural_equal(function, other, map_free_vars=True) for other in seen):
+            seen.append(function)
+            found.append(_proposal(subject, RULES, function, float("inf")))
+    return found
+
+
+def _proposal(subject: Subject, by: str, function: Any, bound: float) -> Proposal:
     """A kernel, built and timed; once only, where it takes longer than the bound."""
     kernel = subject.built(function)
-    return Proposal(subject.bench.seconds(kernel, bound), function, kernel)
+    return Proposal(by, subject.bench.seconds(kernel, bound), function, kernel)
 
 
 def opened(folder: Path) -> Any:
@@ -174,12 +214,13 @@ def _proposals(subject: Subject, database: Any, seed: int) -> Iterator[tuple[Any
         context.post_tuning()
 
 
-def _winner(subject: Subject, finalists: Sequence[Proposal], trials: int) -> Outcome:
-    """The quickest of the finalists, each run against ours by turns, and its results compared with ours."""
-    outcome = Outcome(trials)
+def _winners(subject: Subject, finalists: Sequence[Proposal], trials: int, ended: bool) -> Outcome:
+    """The best of each who proposed: run against ours by turns, where its results agree with those of ours."""
+    races: dict[str, Race] = {}
+    functions: dict[str, Any] = {}
     for one in finalists:
         if subject.bench.agree(subject.ours, one.kernel):
             race = subject.bench.race(subject.ours, one.kernel)
-            if outcome.race is None or race.ratio > outcome.race.ratio:
-                outcome = Outcome(trials, one.function, race)
-    return outcome
+            if one.by not in races or race.ratio > races[one.by].ratio:
+                races[one.by], functions[one.by] = race, one.function
+    return Outcome(trials, races, functions, ended)

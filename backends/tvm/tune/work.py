@@ -24,14 +24,14 @@ from bridge.backends.tvm.loops import Call
 from bridge.backends.tvm.tune.blocks import NotTunable
 from bridge.backends.tvm.tune.history import Entry, History, Verdict, described
 from bridge.backends.tvm.tune.notes import STOP, Progress
-from bridge.backends.tvm.tune.search import Outcome, Subject, search, subject_of
+from bridge.backends.tvm.tune.search import SEARCHED, Outcome, Subject, search, subject_of
 from bridge.backends.tvm.work import Hardware, planned, step_of, write_library
 from bridge.runtime.worker import serve
 
 LEAST, USEFUL = 0.3, 3.0
 """Seconds below which a search is not worth its start, and those that a kernel gets at least while there are any."""
 
-SEARCHING = 0.8
+SEARCH_PART = 0.8
 """The part of a kernel's time in which proposals are tried. The rest is for comparing the best of them with ours."""
 
 SEED = 1
@@ -127,6 +127,7 @@ class Tuner:
             return
         try:
             task.subject = subject_of(task.item, self._target, self._threads)
+            task.why = task.subject.why
             task.weight = task.subject.weight * task.calls
         except NotTunable as reason:
             task.why = str(reason)
@@ -139,9 +140,9 @@ class Tuner:
         assert subject is not None
         with self._history.entry(subject.module, subject.made.function) as entry:
             known = entry.verdict
-            if known is None or known.seconds < ENOUGH * share:
+            if known is None or not (known.ended or known.seconds >= ENOUGH * share):
                 if share < LEAST or self.stopped:
-                    task.why = "" if known else "no time was left for it"
+                    task.why = task.why if known else "no time was left for it"
                 else:
                     self._searched(task, entry, share, tell)
             task.verdict = entry.verdict
@@ -155,27 +156,30 @@ class Tuner:
 
         def goes_on(trials: int) -> bool:
             tell(trials)
-            return time.monotonic() - started < SEARCHING * share and not self.stopped
+            return time.monotonic() - started < SEARCH_PART * share and not self.stopped
 
         try:
-            outcome = search(task.subject, entry.folder, entry.function, SEED + before.trials, goes_on)
+            known = entry.function if before.by == SEARCHED else None
+            outcome = search(task.subject, entry.folder, known, SEED + before.trials, goes_on)
             ours = task.subject.bench.seconds(task.subject.ours)
         except Exception as failure:  # MetaSchedule's own
             task.why = f"the search failed: {type(failure).__name__}: {failure}"
             return
-        if not outcome.trials:
-            task.why = "no proposal came in its time"
-            return
+        if not outcome.trials and not task.why:
+            task.why = "MetaSchedule proposed nothing in its time"
         spent = before.seconds + time.monotonic() - started
         verdict = _verdict(outcome, before.trials, spent, ours)
-        entry.keep(verdict, outcome.function if verdict.chosen else None)
+        entry.keep(verdict, outcome.functions[verdict.by] if verdict.chosen else None)
 
 
 def _verdict(outcome: Outcome, before: int, spent: float, ours: float) -> Verdict:
-    trials, race = before + outcome.trials, outcome.race
-    if race is None:
-        return Verdict(trials, spent, ours)
-    return Verdict(trials, spent, race.ours, race.found, race.ratio, race.spread, race.is_won)
+    trials, by = before + outcome.trials, outcome.best
+    if by is None:
+        return Verdict(trials, spent, ours, ended=outcome.ended)
+    race, ratios = outcome.races[by], {name: race.ratio for name, race in outcome.races.items()}
+    return Verdict(
+        trials, spent, race.ours, race.found, race.ratio, race.spread, by, ratios, race.is_won, outcome.ended
+    )
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ class Bench:
         pairs: list[tuple[float, float]] = []
         for number in range(rounds):
             first, second = (ours, found) if number % 2 else (found, ours)
-            readings = self._reading(first, times), self._reading(second, times)
-            pairs.append(readings if number % 2 else readings[::-1])
+            one, other = self._reading(first, times), self._reading(second, times)
+            pairs.append((one, other) if number % 2 else (other, one))
         ratios = sorted(one / other for one, other in pairs)
         quartiles = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
         ones, others = zip(*pairs, strict=True)

@@ -40,6 +40,7 @@ TUNABLE: dict[str, tuple[Function, tuple[int, ...], torch.dtype]] = {
     "a long sum": (lambda x: (x * x).sum(1), (3, 8192), torch.float32),
     "a long sum in one part": (lambda x: (x * x).sum(1), (3, 4201), torch.float32),
     "doubles": (lambda x: (x.exp() - x.amax(-1, keepdim=True)).sum(-1), (16, 40), torch.float64),
+    "extremes": (lambda x: x.amax(-1) - x.amin(-1), (48, 64), torch.float32),
     "integers": (lambda x: (x * 3 // 2 + x % 5).amax(-1), (16, 40), torch.int64),
     "rounded in between": (lambda x: (x.bfloat16() * 3 + 1).float(), (512,), torch.float32),
     "tanh to bfloat16": (lambda x: x.tanh().bfloat16(), (256,), torch.float32),

@@ -48,6 +48,9 @@ def main(
 ) -> None:
     """Train four models at many sizes with one compilation each, and time it beside static programs."""
     chosen = list(names or MODELS)
+    for name in chosen:
+        if name not in MODELS:
+            raise typer.BadParameter(f"{name}: there is no such model")
     if not RESULTS.exists():
         write(RESULTS, [], {"command": "bridge experiment dynamic_shape", **machine()})
     if again:

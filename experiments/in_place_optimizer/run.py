@@ -235,6 +235,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--to", type=Path, default=RESULTS)
     given = parser.parse_args()
+    for name in given.models:
+        if name not in MADE:
+            parser.error(f"{name}: there is no such model; there are {', '.join(MADE)}")
+    if len(given.models) == 1 and given.to == RESULTS:
+        parser.error(f"{RESULTS.name} holds all models: give another file with --to for one")
     if len(given.models) == 1:
         write(given.to, measured(given.models[0], given.rounds))
         return

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from bridge.frontends.torch.step import StepGraph
 from bridge.frontends.torch.update import numbers_of
 from bridge.frontends.torch.whole import Whole
 from bridge.ir.compiled import CompiledGraph
+from bridge.ir.memory import overlapping
 from bridge.runtime.conditions import Check, together
 from bridge.runtime.guard import Layout, Watch, ambient, watched_lists, watched_mappings
 from bridge.runtime.hooks import hooks_of
@@ -85,6 +87,8 @@ class OptimizerState:
         self._held = optimizer.state, optimizer.param_groups
         self._group_watch = Watch(optimizer.param_groups, [group["params"] for group in optimizer.param_groups])
         self._state_watch = Watch(optimizer.state.values())
+        values = [value for group in optimizer.param_groups for value in group.values()]
+        self._group_tensors = [value for value in values if isinstance(value, torch.Tensor)]
 
     def same(self) -> bool | None:
         """Whether the program still fits: True; None where it does with other tensors in the state; False."""
@@ -97,10 +101,11 @@ class OptimizerState:
             return False
         if not states and self._states() != self._states_said:
             return False
+        known = self._group_tensors
         self._remember()
         if not self._set_numbers():
             return False
-        return True if states else None
+        return True if states and all(map(operator.is_, known, self._group_tensors)) else None
 
     def _groups(self) -> list[Any]:
         """What the groups say but for the numbers that may change."""
@@ -136,11 +141,15 @@ class OptimizerState:
 
 
 def _said(value: Any) -> Any:
-    """A value as it is compared: numbers in tuples are compared elsewhere, tensors by the layout."""
+    """A value as it is compared: numbers in tuples are compared elsewhere, tensors by the layout.
+
+    Tensors in tuples have to be the same ones: nobody looks for them again where they stood.
+    """
     if isinstance(value, torch.Tensor):
         return torch.Tensor
     if isinstance(value, tuple | list):
-        return tuple(None if type(part) is float else _said(part) for part in value)
+        parts = [id(part) if isinstance(part, torch.Tensor) else _said(part) for part in value]
+        return tuple(None if type(part) is float else part for part in parts)
     return value
 
 
@@ -173,6 +182,11 @@ class BoundProgram:
         self._ask = self._asked(unwatched(whole, given), given, symbolic)
         self._twice = _repeated(leaves)
         self._alone = len(alone)
+        self._left = self._leaving(optimizer)
+        self._changed = {
+            n for at in graph.graph.targets if at is not None and (n := graph.sources[at].leaf) is not None
+        }
+        self._overlap = overlapping(leaves, self._changed)
 
     def _asked(self, texts: list[str], given: tuple[Any, ...], symbolic: bool) -> Check | None:
         """What is left to check of Dynamo's guards: those that nobody else watches, or all where sizes are symbols."""
@@ -196,6 +210,14 @@ class BoundProgram:
         self._tensors = [t for (_, s), t in zip(sources, self._fixed) if s.held is not None]
         self._memory = {t.untyped_storage().data_ptr() for t in self._tensors}
 
+    def _leaving(self, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+        """The parameters whose gradients go before a run that leaves others: all but those that are added to."""
+        if self.graph.update is not None and not self.graph.kept:
+            return []
+        carried = {id(source.gradient) for source in self.graph.sources if source.gradient is not None}
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if id(p) not in carried]
+        return list(dict.fromkeys([*self.graph.kept, *parameters]))
+
     def holds(self, leaves: Sequence[torch.Tensor], structure: Any, given: Callable[[], tuple[Any, ...]]) -> bool:
         """Whether the program may run on a call's tensors, everything else being as it is now."""
         if structure != self._structure or ambient() != self._ambient or not self._modules.same():
@@ -213,6 +235,8 @@ class BoundProgram:
             return False
         if any(leaf.untyped_storage().data_ptr() in self._memory for leaf in leaves):
             return False
+        if self._changed and overlapping(leaves, self._changed) != self._overlap:
+            return False
         return self._ask is None or self._ask(self._whole.locals(*given()))
 
     def run(self, leaves: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -224,7 +248,7 @@ class BoundProgram:
             args[at] = leaves[leaf].shape[dim]  # type: ignore[index]
         for at, parameter in self._gradient_at:
             args[at] = parameter.grad
-        for parameter in self.graph.kept:
+        for parameter in self._left:
             parameter.grad = None  # its memory may be where the new one goes
         with torch.no_grad():
             loss, *gradients = self._run(args)
@@ -259,15 +283,20 @@ def _paths(optimizer: torch.optim.Optimizer) -> dict[int, Callable[[], torch.Ten
 CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
 """What a program text defines, and nobody changes while it runs."""
 
+OWN_ROOTS = ("L['args']", "L['kwargs']", "L['function']")
 OWN = re.compile(r"L\['function'\]\.__closure__\[\d+\]\.cell_contents")
 """The model and the loss, which a step is made for."""
 
 SOURCE = re.compile(r"""(?:L|G)\[['"]\w+['"]\][\w.\[\]'"]*""")
 IGNORED = re.compile(
     r"^(___check_global_state|___check_torch_function_mode_stack|torch\._functorch|utils_device|hasattr\(|check_tensor\("
-    r"|check_no_aliasing|not ___dict_contains|___check_type_id|___check_obj_id\(.*type=<class '(function|module|type"
-    r"|builtin_function_or_method|method|code|method_descriptor|torch\._C\._VariableFunctionsClass|wrapper_descriptor)'>)"
+    r"|check_no_aliasing|___check_type_id\(G\['__import_torch_dot_|not ___dict_contains\('\w+', [a-z_()]*G\[)"
 )
+PART = re.compile(r"\.__(code|dict|defaults)__$")
+"""What a function or an object is made of, and changes only with it."""
+
+GIVEN = (torch.Tensor, tuple, list, Mapping)
+"""What a call is given as, and told by its structure and its layout."""
 
 
 def unwatched(whole: Whole, given: tuple[Any, ...]) -> list[str]:
@@ -276,15 +305,24 @@ def unwatched(whole: Whole, given: tuple[Any, ...]) -> list[str]:
     return [g for g in whole.frame.guards if not IGNORED.match(g) and not _is_watched(g, scope)]
 
 
+def _is_code(source: str, owner: str, held: Any, scope: dict[str, Any]) -> bool:
+    """Whether it is what a module or a class defines, and not what an object was given."""
+    defined = owner == "G" or isinstance(held, CODE) or owner.startswith("G['__builtins_dict__")
+    return defined and isinstance(eval(source, dict(scope)), CODE)
+
+
 def _is_watched(guard: str, scope: dict[str, Any]) -> bool:
     """Whether a guard is about attributes of modules, or about what the arguments hold, which structure tells."""
     for source in SOURCE.findall(guard):
-        if source.startswith(("L['args']", "L['kwargs']")) or OWN.fullmatch(source):
+        source = PART.sub("", source)
+        if source in OWN_ROOTS or OWN.fullmatch(source):
             continue
         owner = re.sub(r"(\.\w+|\[[^\[\]]*\])$", "", source)
         try:
             held = eval(owner, dict(scope))
-            if source.startswith("G[") and isinstance(eval(source, dict(scope)), CODE):
+            if source.startswith("L['args']") and isinstance(held, GIVEN):
+                continue
+            if source.startswith("G[") and _is_code(source, owner, held, scope):
                 continue
         except (AttributeError, LookupError, NameError, SyntaxError, TypeError):
             return False

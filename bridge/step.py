@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_flatten
 
 from bridge.api import checked, chosen_options, compiled_in, graph_compiler
 from bridge.bound import BoundProgram, Modules, hooks_of_step
@@ -19,6 +18,7 @@ from bridge.errors import BadOption, NotCompilable
 from bridge.frontends.torch.step import StepGraph, Wanted, write_step
 from bridge.frontends.torch.update import NotRecorded, Path, StateMissing, bring_counts, numbers_of
 from bridge.frontends.torch.whole import NotWhole, Whole, capture_whole
+from bridge.given import LossFn, called, flattened, loss_of
 from bridge.ir.joint import Phase
 from bridge.ledger import DeadEnd, Event, Ledger
 from bridge.options import Options
@@ -29,8 +29,6 @@ from bridge.runtime.twin import State, Step
 
 MOST_PROGRAMS = 16
 """Programs that are kept of one step; further sizes run outside of a program, with an event."""
-
-LossFn = Callable[..., torch.Tensor]
 
 
 def compile_step(
@@ -65,12 +63,15 @@ def compile_step(
 
     clip_norm, clip_value: clip the gradients before the update, as `torch.nn.utils.clip_grad_norm_` and
         `clip_grad_value_` do.
+    dynamic: None makes a symbol of what is marked (`torch._dynamo.mark_dynamic`), and a program for each other size.
+        So it does for each value of a Python number that it is given: give one that changes as a tensor.
     scaler: scale the loss by it, and the gradients back before they are clipped. It may leave a step out, and is
         updated after each.
     The other arguments are those of `compile`.
 
-    What is no single graph, such as a model with a graph break or with hooks on gradients, is run by `compile` and the
-    optimizer's own step, with an event; so is what a scaler is given for, and an optimizer that calls the loss itself.
+    What is no single graph, such as a model with a graph break, with hooks on gradients, or with a tensor that shows a
+    parameter's memory, is run by `compile` and the optimizer's own step, with an event; so is what a scaler is given
+    for, and an optimizer that calls the loss itself.
     Raises NotCompilable for what is no module or no optimizer, and what `compile` raises; a call raises BadOption where
     what it is given for the loss has no gradient.
     """
@@ -136,6 +137,19 @@ class TrainingStep(Step):
         self._carried = frozenset(p for p in self._parameters() if p.grad is not None)
         return loss
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """A copy compiles anew, for copies of the model and the optimizer that belong together."""
+        given = (
+            self.model,
+            self.optimizer,
+            self.loss_fn,
+            self._compilation.options,
+            self._clip,
+            self._keep,
+            self._scaler,
+        )
+        return TrainingStep, given
+
     def __repr__(self) -> str:
         return f"<compiled step of {type(self.model).__name__} with {type(self.optimizer).__name__}>"
 
@@ -143,6 +157,8 @@ class TrainingStep(Step):
 
     def _step(self, update: bool, inputs: Any, targets: tuple[Any, ...]) -> torch.Tensor:
         leaves, structure = flattened(inputs, targets)
+        if self._carried:  # but for what the user dropped meanwhile
+            self._carried = frozenset(p for p in self._carried if p.grad is not None)
         kind = update, self._carried
         programs = self._programs.get(kind, ())
         for number, program in enumerate(programs):
@@ -267,8 +283,9 @@ class TrainingStep(Step):
         if isinstance(program, BoundProgram):
             programs.insert(0, program)
             return
-        programs[:] = [p for p in programs if isinstance(p, BoundProgram) or p.structure != program.structure]
-        programs.append(program)
+        outside = [p for p in programs if isinstance(p, _Outside) and p.structure != program.structure]
+        programs[:] = [p for p in programs if isinstance(p, BoundProgram)]
+        programs += [*outside[1 - MOST_PROGRAMS :], program]
 
     def _unfit(self, leaves: Sequence[torch.Tensor], modules: Modules) -> str:
         """What it is about this very call that no program can be made for; "" for nothing."""
@@ -359,28 +376,3 @@ def wants_closure(optimizer: torch.optim.Optimizer) -> bool:
     """Whether `optimizer.step` has to be given a function that computes the loss."""
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     return closure is not None and closure.default is closure.empty
-
-
-def called(model: Callable[..., Any], inputs: Any) -> Any:
-    """What the model gives: of a mapping by name, of a tuple or a list by position, of anything else alone."""
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)
-
-
-def loss_of(output: Any, loss_fn: LossFn | None, targets: tuple[Any, ...]) -> Any:
-    """The loss of what a model gives; without a loss function what has none is the answer itself."""
-    if loss_fn is not None:
-        return loss_fn(output, *targets)
-    return output if isinstance(output, torch.Tensor) else getattr(output, "loss", output)
-
-
-def flattened(inputs: Any, targets: tuple[Any, ...]) -> tuple[list[torch.Tensor], Any]:
-    """The tensors of a call in order, and what is to be the same for the same program beside them."""
-    if isinstance(inputs, torch.Tensor) and all(isinstance(t, torch.Tensor) for t in targets):
-        return [inputs, *targets], len(targets)
-    if type(inputs) is dict and all(isinstance(t, torch.Tensor) for t in (*inputs.values(), *targets)):
-        return [*inputs.values(), *targets], (len(targets), *inputs)
-    leaves, spec = tree_flatten((dict(inputs) if isinstance(inputs, Mapping) else inputs, targets))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    return tensors, (spec, [None if isinstance(leaf, torch.Tensor) else (type(leaf), leaf) for leaf in leaves])

@@ -103,7 +103,7 @@ class _Lowering:
             return
         self._names.setdefault(expr.name, node.name)
         self._owners.setdefault(expr.name, _maker(node).name)
-        value = node.meta["val"]
+        value: Any = node.meta.get("val")  # what only asserts has none
         if isinstance(expr.ty, relax.TensorType):
             given = self._ways.get(node.name) is not Way.GENERATED
             self._strides[node.name] = tuple(text_of(s) for s in value.stride()) if given or _packed(value) else ()

@@ -12,6 +12,7 @@ from torch import fx
 from bridge.frontends.torch.update import Path, Update, record_update
 from bridge.frontends.torch.whole import NotWhole, Whole
 from bridge.ir.joint import Graph, Phase, Role, copied
+from bridge.ir.memory import overlapping
 from bridge.ir.views import root_of
 
 aten = torch.ops.aten
@@ -68,7 +69,8 @@ class Wanted:
 def write_step(whole: Whole, leaves: Sequence[Any], held: Sequence[torch.Tensor], wanted: Wanted) -> StepGraph:
     """The graph of a step. leaves: what the call was given. held: the tensors that may stand in it as they are.
 
-    Raises NotWhole for a graph that reads something else, NotRecorded and StateMissing for what the optimizer does.
+    Raises NotWhole for a graph that reads something else, or whose tensors share memory; NotRecorded and StateMissing
+    for what the optimizer does.
     """
     return _Writer(whole, leaves, held).write(wanted)
 
@@ -117,6 +119,7 @@ class _Writer:
             self._into.update((self._node_of[id(real)], node) for real, node in update.results)
         kept = self._kept(gradients, wanted)
         graph = self._finished(loss, [node for _, node in kept], is_step=update is not None)
+        self._check_memory(graph.targets)
         return StepGraph(graph, tuple(self._sources), update, tuple(p for p, _ in kept), wanted.varying)
 
     def _seed(self, role: Role) -> None:
@@ -227,6 +230,13 @@ class _Writer:
         phase = Phase.STEP if is_step else Phase.JOINT
         roles, names = tuple(self._roles), tuple(self._names)
         return Graph(self._joint.name, phase, self._module, roles, tuple(outputs), names, tuple(targets))
+
+    def _check_memory(self, targets: Sequence[int | None]) -> None:
+        """A graph takes what it reads for what was there before, whatever it has written elsewhere."""
+        held = [(n, source.held) for n, source in enumerate(self._sources) if source.held is not None]
+        changed = {position for position, (n, _) in enumerate(held) if n in targets}
+        if overlapping([tensor for _, tensor in held], changed):
+            raise NotWhole("two tensors of the model's share memory, and one of them is changed")
 
     def _fresh(self, results: Sequence[Any]) -> list[Any]:
         """Results that lie in memory of their own: what shows an input, or what another result shows, is copied."""

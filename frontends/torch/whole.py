@@ -148,6 +148,8 @@ def _check_loss(joint: JointGraph) -> None:
     results: Any = joint.nodes[-1].args[0]
     losses = [v for v, role in zip(results[: joint.forward_outputs], joint.outputs) if role is not Role.MUTATED]
     tangents = sum(role is Role.TANGENT for role in joint.inputs)
+    if len(losses) > 1 and all(isinstance(loss, fx.Node) for loss in losses):
+        raise Unfit("it gives or keeps other tensors beside the loss")
     if len(losses) != 1 or not isinstance(losses[0], fx.Node) or losses[0].meta["val"].numel() != 1:
         raise Unfit("what it gives is no loss of one element")
     if tangents != 1:

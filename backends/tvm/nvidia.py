@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
+
+from bridge.backends.tvm.schedule.threads import ROLLED
 
 PRELUDE = """
 #define uint unsigned int
@@ -88,8 +91,26 @@ static __device__ __forceinline__ float bridge_divided(float x, float y) {
   asm("div.full.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
   return z;
 }
+static __device__ __forceinline__ float bridge_larger(float x, float y) {
+#if __CUDA_ARCH__ >= 800
+  float z;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+#else
+  return y > x || y != y ? y : x;
+#endif
+}
+static __device__ __forceinline__ float bridge_smaller(float x, float y) {
+#if __CUDA_ARCH__ >= 800
+  float z;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+#else
+  return y < x || y != y ? y : x;
+#endif
+}
 static __device__ __forceinline__ float bridge_within(float x, float most) {
-  return x != x ? x : fmaxf(fminf(x, most), -most);
+  return bridge_larger(bridge_smaller(x, most), -most);
 }
 """
 """What each source begins with, in place of TVM's headers.
@@ -97,6 +118,8 @@ static __device__ __forceinline__ float bridge_within(float x, float most) {
 To round to bfloat16 takes one fast instruction, made for two numbers: beside a zero it gives a float32. The one made
 for one number is as slow as a function, but where two lie side by side the compiler takes the fast one for both.
 """
+
+_ROLLED = re.compile(rf"^( *)for(?= \(\w+ {ROLLED}\d)", re.MULTILINE)
 
 TOGETHER = 6
 """Kernels of a source. Sources are compiled side by side."""
@@ -145,8 +168,11 @@ def _built(kernels: Sequence[tuple[Any, Any]], target: Any) -> list[Any]:
 
 
 def source_of(kernels: str) -> str:
-    """A source without TVM's headers: the kernels, after what they call."""
-    return PRELUDE + kernels[kernels.index('extern "C" __global__') :]
+    """A source without TVM's headers: the kernels, after what they call.
+
+    A loop that is to stay one says so: unrolled, walks over a long row would keep all of it, in memory of the thread.
+    """
+    return PRELUDE + _ROLLED.sub(r"\1#pragma unroll 1\n\1for", kernels[kernels.index('extern "C" __global__') :])
 
 
 def machine_code(kernels: str, arch: str) -> bytes:

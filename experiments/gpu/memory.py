@@ -1,4 +1,4 @@
-"""What of a copy's bandwidth TVM's kernels reach at 64 M elements: `python -m experiments.gpu.memory [--out FILE]`.
+"""What of a copy's bandwidth TVM's kernels reach at 64 M elements: `python -m experiments.gpu.memory [--cases NAME…]`.
 
 Each case is a function compiled by the bridge, or its backward. The time is that of the GPU, which has other work until
 all calls are made, so that the host does not count; the bytes are those of what has to be read and written, each once,
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain as chained
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -78,20 +79,21 @@ all twice, and makes what the ReLU hides again."""
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--out", type=Path, default=Path("out/memory.jsonl"))
+    options.add_argument("--cases", nargs="*", default=[case.name for case in CASES], help="all, unless some are named")
     given = options.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
     torch.set_default_device("cuda")
     ceiling = 8 * 2**29 / kernel_ms(randn(2**29).clone) / 1e6
     with given.out.open("w", encoding="utf-8") as file:
         about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "copy GB/s": round(ceiling)}
-        for line in (about, *measured(ceiling)):
+        for line in chained([about], measured(ceiling, given.cases)):
             file.write(json.dumps(line) + "\n")
             file.flush()
             print(" ".join(f"{name}={value}" for name, value in line.items()), flush=True)
 
 
-def measured(ceiling: float) -> Iterator[dict[str, Any]]:
-    for case in CASES:
+def measured(ceiling: float, names: Collection[str]) -> Iterator[dict[str, Any]]:
+    for case in (case for case in CASES if case.name in names):
         for dtype in (torch.float32, torch.bfloat16):
             torch.manual_seed(0)
             form = torch.channels_last if case.channels_last else torch.contiguous_format

@@ -9,26 +9,24 @@ The order of a sum depends on the sizes alone, so a result is the same at each r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tvm import tirx
 
-from bridge.backends.tvm.index import Axis, Index, points
+from bridge.backends.tvm.index import Index
 from bridge.backends.tvm.kernel import Kernel
-from bridge.backends.tvm.loops import Value
-from bridge.backends.tvm.scalar import Load, Scalar
 from bridge.backends.tvm.schedule.axes import laid_out
-from bridge.backends.tvm.schedule.grid import Grid, gridded, is_whole, unconditional
+from bridge.backends.tvm.schedule.grid import gridded, is_whole, unconditional
 from bridge.backends.tvm.schedule.keep import kept
 from bridge.backends.tvm.schedule.near import eased
 from bridge.backends.tvm.schedule.nest import Reduction, Store, nest_of
-from bridge.backends.tvm.schedule.parameters import Extents, Parameters, Scheduled
+from bridge.backends.tvm.schedule.parameters import Scheduled
+from bridge.backends.tvm.schedule.patches import PatchWriter
 from bridge.backends.tvm.schedule.share import Share, Total
-from bridge.backends.tvm.schedule.threads import MEMORY, ThreadCode, ThreadEmitter
+from bridge.backends.tvm.schedule.threads import MEMORY, ROLLED
 from bridge.backends.tvm.schedule.turn import SIDE, Tile, Turned, Walk, tiled
-from bridge.backends.tvm.schedule.vector import Lanes, width
+from bridge.backends.tvm.schedule.vector import Lanes
 
 REGISTERS = 96
 """Elements that a thread holds at most of what several walks read."""
@@ -36,11 +34,11 @@ REGISTERS = 96
 ALL_REGISTERS = 1 << 16
 """Registers of a multiprocessor, of which a block that leaves its threads too few would have to do without."""
 
+LEAST_HELD = 4
+"""One of so many trips at least stays in registers, if any does: what does not is to be found in the cache."""
+
 AT_ONCE = 4
 """Trips along the columns whose reads are on their way together."""
-
-WIDEST = 16
-"""Bytes that are moved at once."""
 
 
 def scheduled(kernel: Kernel, name: str, unaligned: Collection[str] = ()) -> Scheduled:
@@ -50,24 +48,8 @@ def scheduled(kernel: Kernel, name: str, unaligned: Collection[str] = ()) -> Sch
     return _Writer(tile.grid if tile else gridded(nest), kernel, name, unaligned, tile).write()
 
 
-class _Writer:
-    def __init__(
-        self, grid: Grid, kernel: Kernel, name: str, unaligned: Collection[str], tile: Tile | None = None
-    ) -> None:
-        self._grid, self._nest, self._name, self._tile = grid, grid.nest, name, tile
-        self._into = kernel.into
-        self._code = ThreadCode()
-        self._parameters = Parameters(grid.nest, kernel.stored, self._code, MEMORY, kernel.into)
-        integer = self._integer()
-        self._emit = ThreadEmitter(self._code, self._parameters.flat, self._parameters.sizes, grid.nest.rows, integer)
-        self._emit.count(grid.nest.scalars)
-        self._extents = Extents(self._parameters.sizes, integer)
-        self._top = max([r.level for r in grid.nest.reductions], default=0)
-        self._slot = Axis("slot", Index.of(1))
-        self._held, self._depth_of_row = 0, 1
-        self._own: Any = None
-        self._unaligned = unaligned
-        self._wide: dict[Value, None] = {}
+class _Writer(PatchWriter):
+    """Finds the rows of a thread and walks over their columns, or through a tile."""
 
     def write(self) -> Scheduled:
         grid = self._grid
@@ -85,17 +67,6 @@ class _Writer:
             else:
                 (self._thread if grid.patches == 1 else self._several)(block, thread, groups)
         return self._parameters.scheduled(self._name, list(self._wide))
-
-    def _integer(self) -> str:
-        """Positions take 64 bits where 32 may not be enough."""
-        made = self._parameters
-        reaches = [value.reach.constant for value in (*made.inputs, *made.outputs)]
-        elements = self._nest.elements.constant
-        small = all(n is not None and n < 1 << 30 for n in [*reaches, elements])
-        return "int32" if small and not made.sizes else "int64"
-
-    def _number(self, value: int) -> Any:
-        return self._emit.number(value)
 
     # Where a thread works --------------------------------------------------------------------------------------------
 
@@ -165,27 +136,12 @@ class _Writer:
             read = tirx.BufferLoad(source, [self._emit.index(where)])
             self._code.add(tirx.BufferStore(shared, read, [self._emit.index(walk.place)]))
 
-    def _place(self, axes: Sequence[Axis], position: Any) -> None:
-        """Set axes from their common row-major position."""
-        for axis in reversed(axes[1:]):
-            extent = self._extents(axis.extent)
-            self._set(axis, self._bound(tirx.FloorMod(position, extent)))
-            position = self._bound(tirx.FloorDiv(position, extent))
-        for axis in axes[:1]:
-            self._set(axis, position)
-
-    def _bound(self, expr: Any) -> Any:
-        return expr if isinstance(expr, tirx.Var) else self._emit.bind(expr, self._code.depth)
-
-    def _set(self, axis: Axis, expr: Any) -> None:
-        self._emit.axes[axis] = expr
-        self._emit.depths[axis] = self._code.depth
-
     # One row ---------------------------------------------------------------------------------------------------------
 
     def _row(self) -> None:
         """All that is computed for a row, or a patch of rows: level by level, then what is left to store."""
         self._depth_of_row = self._code.depth
+        self._of_row, self._walks = {}, 0
         self._held = self._trips_held()
         for level in range(1, self._top + 1):
             reductions = [r for r in self._nest.reductions if r.level == level]
@@ -210,33 +166,23 @@ class _Writer:
                 self._elements([s.body for s in single], single, self._grid.in_rows)
 
     def _trips_held(self) -> int:
-        """How many trips' part of a row stays in registers from one walk to the next: all or none."""
+        """How many trips' part of a row stays in registers from one walk to the next: all, a good part, or none."""
         grid = self._grid
         walks = self._top + any(s.over_columns and s.level == self._top for s in self._nest.stores)
         if not grid.nest.cols or grid.trips is None or walks < 2:
             return 0
         loads = [n for n in unconditional(self._nest.scalars) if self._by_column(n)]
-        own = grid.trips * grid.width
         room = min(REGISTERS, ALL_REGISTERS // grid.threads // 2)
-        if len(loads) * own > room:
+        of_a_trip = len(loads) * grid.width
+        fit = min(grid.trips, room // max(of_a_trip, 1))
+        if fit * LEAST_HELD < grid.trips:
             return 0
-        self._held = grid.trips
-        dear = kept(self._nest, Lanes(None, 1))[: (room - len(loads) * own) // own]
-        self._emit.keep(dear, self._place_in_registers(), own)
-        return grid.trips
-
-    def _by_column(self, node: Scalar) -> bool:
-        return bool(self._emit.used(node).intersection(self._nest.cols))
-
-    def _by_patch(self, node: Scalar) -> bool:
-        return self._grid.patch in self._emit.used(node)
-
-    def _place_in_registers(self) -> Index:
-        """Where a thread holds an element of its part of a row."""
-        return Index.of(self._slot) * self._grid.width + self._place_in_patch()
-
-    def _place_in_patch(self) -> Index:
-        return Index({}) if self._grid.patch is None else Index.of(self._grid.patch)
+        self._held = fit
+        if fit == grid.trips:
+            own = grid.trips * grid.width
+            dear = kept(self._nest, Lanes(None, 1))[: (room - of_a_trip * fit) // own]
+            self._emit.keep(dear, self._place_in_registers(), own)
+        return fit
 
     def _walk(self, reductions: Sequence[Reduction], stores: Sequence[Store]) -> None:
         """One walk over the columns for the reductions of a level, and the results that are ready by then."""
@@ -249,24 +195,50 @@ class _Writer:
             total.close()
 
     def _trips(self) -> Iterator[None]:
-        """Go along the columns."""
-        grid, columns = self._grid, self._grid.columns
-        if not grid.cols:
+        """Go along the columns: each walk the other way, so that it begins with what is in the cache."""
+        if not self._grid.cols:
             self._set(self._slot, self._number(0))
             yield
-        elif self._held:
-            with self._code.loop(self._number(self._held), unrolled=True) as trip:
-                yield from self._trip(trip, columns % grid.across != 0)
-        else:
-            whole, rest = columns // (grid.across * AT_ONCE), columns % (grid.across * AT_ONCE)
-            if whole != 0:
-                loop, few = self._code.loop, self._number(AT_ONCE)
-                with loop(self._extents(whole)) as outer, loop(few, unrolled=True) as inner:
-                    yield from self._trip(outer * few + inner, False)
-            if rest != 0:
-                with self._code.loop(self._extents((rest + (grid.across - 1)) // grid.across)) as inner:
-                    trip = self._extents(whole * AT_ONCE) + inner
-                    yield from self._trip(trip, rest % grid.across != 0)
+            return
+        back = self._walks % 2 == 1 and self._grid.trips is not None
+        self._walks += 1
+        for part in (self._unheld, self._in_registers) if back else (self._in_registers, self._unheld):
+            yield from part(back)
+
+    def _in_registers(self, _: bool) -> Iterator[None]:
+        """The trips whose part of the row stays in registers."""
+        if not self._held:
+            return
+        grid, before = self._grid, self._emit.registers
+        self._emit.registers, self._holds = {**before, **self._of_row}, True
+        is_ragged = self._held == grid.trips and grid.columns % grid.across != 0
+        with self._code.loop(self._number(self._held), unrolled=True) as trip:
+            yield from self._trip(trip, is_ragged)
+        self._of_row = {key: at for key, at in self._emit.registers.items() if key not in before}
+        self._emit.registers, self._holds = before, False
+
+    def _unheld(self, back: bool) -> Iterator[None]:
+        """The other trips, a few at once."""
+        grid, columns = self._grid, self._grid.columns - self._held * self._grid.across
+        if grid.trips is not None and self._held == grid.trips:
+            return
+        whole, rest = columns // (grid.across * AT_ONCE), columns % (grid.across * AT_ONCE)
+        for part in (self._rest, self._whole) if back else (self._whole, self._rest):
+            yield from part(whole, rest, back)
+
+    def _whole(self, whole: Index, _: Index, back: bool) -> Iterator[None]:
+        if whole == 0:
+            return
+        loop, few = self._code.loop, self._number(AT_ONCE)
+        with loop(self._extents(whole), stem=ROLLED) as outer, loop(few, unrolled=True) as inner:
+            group = self._extents(whole - 1) - outer if back else outer
+            yield from self._trip(group * few + inner + self._number(self._held), False)
+
+    def _rest(self, whole: Index, rest: Index, _: bool) -> Iterator[None]:
+        across = self._grid.across
+        if rest != 0:
+            with self._code.loop(self._extents((rest + (across - 1)) // across)) as inner:
+                yield from self._trip(self._extents(whole * AT_ONCE + self._held) + inner, rest % across != 0)
 
     def _trip(self, trip: Any, is_ragged: bool) -> Iterator[None]:
         grid = self._grid
@@ -275,111 +247,3 @@ class _Writer:
         with self._code.where(column < self._extents(grid.columns) if is_ragged else None):
             self._place(grid.cols, self._bound(column) if len(grid.cols) > 1 else column)
             yield
-
-    # Elements --------------------------------------------------------------------------------------------------------
-
-    def _elements(
-        self, roots: Sequence[Scalar], stores: Sequence[Store], patched: bool, more: Sequence[Callable[[], None]] = ()
-    ) -> None:
-        """Read what a patch needs, compute its elements one by one, and write. patched: there are several."""
-        before = self._emit.registers
-        self._emit.registers = dict(before)
-        held = self._read(roots)
-        outgoing = {s.value: self._leaving(s.value) for s in stores if self._is_whole(s.value, s.offset)}
-        with self._patch(patched):
-            for store in stores:
-                self._store(store, outgoing.get(store.value))
-            for take in more:
-                take()
-        for store in stores:
-            if store.value in outgoing:
-                if store.value in self._into:
-                    self._wide[self._into[store.value]] = None
-                to = self._parameters.flat[store.value]
-                first = store.offset - self._place_in_patch()
-                self._move(store.value, to, first, outgoing[store.value], Index({}))
-        self._emit.registers = {**before, **held}
-
-    @contextmanager
-    def _patch(self, patched: bool = True) -> Iterator[None]:
-        """For each element of a patch."""
-        patch = self._grid.patch
-        if patch is None or not patched:
-            yield
-            return
-        with self._code.loop(self._number(self._grid.width), unrolled=True) as variable:
-            self._set(patch, variable)
-            self._share.at(variable)
-            yield
-
-    def _read(self, roots: Sequence[Scalar]) -> dict[Any, Any]:
-        """Bring into registers what lies in memory as patches do, and all that later walks read again: the result."""
-        held: dict[Any, Any] = {}
-        for load in unconditional(roots):
-            key, offset = (load.value, load.index), load.value.offset(load.index)
-            again = bool(self._held) and self._by_column(load)
-            whole = self._is_whole(load.value, offset)
-            if key in self._emit.registers or not (whole or again):
-                continue
-            in_patch = self._by_patch(load)
-            count = (self._grid.width if in_patch else 1) * (self._held if again else 1)
-            depth = self._depth_of_row if again else None
-            buffer = self._code.local(MEMORY.get(load.dtype, load.dtype), count, depth)
-            place = self._place_in_patch() if in_patch else Index({})
-            if again:
-                place = place + Index.of(self._slot) * (count // self._held)
-            if whole:
-                self._wide[load.value] = None
-                self._move(load.value, buffer, place - self._place_in_patch(), self._parameters.flat[load.value],
-                           self._first_of(load))  # fmt: skip
-            else:
-                with self._patch(in_patch):
-                    where = self._emit.index(place)
-                    self._code.add(tirx.BufferStore(buffer, self._emit.raw(load), [where]))
-            self._emit.registers[key] = buffer, place
-            if again:
-                held[key] = buffer, place
-        return held
-
-    def _is_whole(self, value: Value, offset: Index) -> bool:
-        """Whether a patch of the value can be moved at once."""
-        patch = self._grid.patch
-        return patch is not None and value.name not in self._unaligned and is_whole(offset, patch)
-
-    def _leaving(self, value: Value) -> Any:
-        """Registers for the elements of a patch that go to memory together."""
-        return self._code.local(MEMORY.get(value.dtype, value.dtype), self._grid.width)
-
-    def _store(self, store: Store, outgoing: Any | None) -> None:
-        what = self._emit.in_memory(store.body, store.value.dtype, outgoing is not None)
-        to = self._parameters.flat[store.value] if outgoing is None else outgoing
-        where = store.offset if outgoing is None else self._place_in_patch()
-        self._code.add(tirx.BufferStore(to, what, [self._emit.index(where)]))
-
-    def _points_by_patch(self, load: Load) -> bool:
-        """Whether data points at each element of a patch by itself: held inside one by one, they are no neighbours."""
-        patch = self._grid.patch
-        return patch is not None and any(index.uses(patch) for index in load.index if points(index))
-
-    def _first_of(self, load: Load) -> Index | Any:
-        """Where the first element of a patch lies: an index, or an expression that holds what data points at inside."""
-        patch = self._grid.patch
-        if patch is None or not any(map(points, load.index)):
-            return load.value.offset(load.index) - self._place_in_patch()
-        self._set(patch, self._number(0))
-        first = self._bound(self._emit.place(load))
-        del self._emit.axes[patch], self._emit.depths[patch]
-        return first
-
-    def _move(self, value: Value, to: Any, to_first: Index | Any, source: Any, from_first: Index | Any) -> None:
-        """Move a patch, 16 bytes at once at most."""
-        together = min(self._grid.width, WIDEST // width(MEMORY.get(value.dtype, value.dtype)))
-        for first in range(0, self._grid.width, together):
-            places = [tirx.Ramp(self._after(at, first), self._number(1), together) for at in (to_first, from_first)]
-            self._code.add(tirx.BufferStore(to, tirx.BufferLoad(source, [places[1]]), [places[0]]))
-
-    def _after(self, place: Index | Any, count: int) -> Any:
-        """So many elements after a place."""
-        if isinstance(place, Index):
-            return self._emit.index(place + count)
-        return place + self._number(count) if count else place

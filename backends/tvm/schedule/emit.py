@@ -96,8 +96,8 @@ class Code:
             self.add(close(block(inner)))
 
     @contextmanager
-    def loop(self, extent: Any, parallel: bool = False, unrolled: bool = False) -> Iterator[Any]:
-        variable = tirx.Var(self.name("i"), extent.ty.dtype)
+    def loop(self, extent: Any, parallel: bool = False, unrolled: bool = False, stem: str = "i") -> Iterator[Any]:
+        variable = tirx.Var(self.name(stem), extent.ty.dtype)
         kind = tirx.ForKind.PARALLEL if parallel else tirx.ForKind.UNROLLED if unrolled else tirx.ForKind.SERIAL
         with self.scope(lambda body: tirx.For(variable, tirx.IntImm(extent.ty.dtype, 0), extent, kind, body)):
             yield variable

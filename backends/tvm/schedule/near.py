@@ -21,6 +21,7 @@ from typing import Any
 
 from tvm import tirx
 
+from bridge.backends.tvm.index import Axis
 from bridge.backends.tvm.scalar import Constant, Guarded, Operation, Reduced, Scalar, inside, walk
 from bridge.backends.tvm.schedule.functions import Bind, Lane
 from bridge.backends.tvm.schedule.nest import Nest
@@ -50,7 +51,7 @@ def eased(nest: Nest) -> Nest:
     done: dict[int, Scalar] = {}
     for node in nodes:
         what = ROUNDED.get(node.dtype, allowed.get(same[id(node)], 0))
-        done[id(node)] = _near(node, _rebuilt(node, done), what, done)
+        done[id(node)] = _by_row(_near(node, _rebuilt(node, done), what, done), nest.cols)
     reductions = tuple(replace(r, body=done[id(r.body)]) for r in nest.reductions)
     return Nest(nest.rows, nest.cols, reductions, tuple(replace(s, body=done[id(s.body)]) for s in nest.stores))
 
@@ -143,6 +144,17 @@ def _near(node: Scalar, rebuilt: Scalar, what: int, done: Mapping[int, Scalar]) 
     return rebuilt
 
 
+def _by_row(node: Scalar, columns: Sequence[Axis]) -> Scalar:
+    """A quotient by what a row has one of as a product with its reciprocal, scaled lest that should be infinite."""
+    if not isinstance(node, Operation) or node.name != "near.Div" or not columns:
+        return node
+    above, below = node.arguments
+    if isinstance(below, Constant) or below.axes.intersection(columns):
+        return node
+    scaled = Operation("Mul", (above, Operation("near.scale", (below,), "float32")), "float32")
+    return Operation("Mul", (scaled, Operation("near.reciprocal", (below,), "float32")), node.dtype)
+
+
 # Functions of float32 ------------------------------------------------------------------------------------------------
 
 LOG2_E = 1.4426950408889634
@@ -157,6 +169,17 @@ def called(name: str, *arguments: Any) -> Any:
 def divide(x: Any, y: Any, bind: Bind) -> Any:
     """Within two units."""
     return called("divided", x, y)
+
+
+def scale(x: Any, bind: Bind) -> Any:
+    """What brings the smallest numbers to where they have a reciprocal."""
+    lane = Lane(x, bind)
+    return lane.choose(lane.call("fabs", "float32", x) < lane.real(2.0**-64), lane.real(2.0**64), lane.real(1.0))
+
+
+def reciprocal(x: Any, bind: Bind) -> Any:
+    """1 / x, of an x that is scaled."""
+    return Lane(x, bind).real(1.0) / (x * scale(x, bind))
 
 
 def exp(x: Any, bind: Bind) -> Any:
@@ -211,6 +234,8 @@ NEAR: Mapping[str, Callable[..., Any]] = {
     "near.exp": exp,
     "near.one_and_erf": one_and_erf,
     "near.one_and_tanh": one_and_tanh,
+    "near.reciprocal": reciprocal,
+    "near.scale": scale,
     "near.sigmoid": sigmoid,
     "near.tanh": tanh,
 }

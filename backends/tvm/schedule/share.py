@@ -25,6 +25,9 @@ TAKEN_IN: Mapping[str, str] = {
 }  # fmt: skip
 """The types in which reductions are kept, where that is not their own."""
 
+OF_TWO = {"max": "bridge_larger", "min": "bridge_smaller"}
+"""Functions that the source of kernels begins with, for which a NaN is the largest and the smallest number."""
+
 OF_TRUTH = {"any": "max", "all": "min"}
 
 
@@ -169,7 +172,10 @@ class Total:
 
     def _take(self, place: Any, expr: Any) -> None:
         part = self._emit.bind(expr, self._code.depth)
-        self._put(place, combined(self._how, self._get(place), part))
+        if self._dtype == "float32" and self._how in OF_TWO:
+            self._put(place, tirx.call_pure_extern("float32", OF_TWO[self._how], self._get(place), part))
+        else:
+            self._put(place, combined(self._how, self._get(place), part))
 
     def _get(self, place: Any) -> Any:
         return tirx.BufferLoad(self._parts, [place])

@@ -54,6 +54,9 @@ SAME_BITS: Mapping[tuple[str, str], str] = {
 }  # fmt: skip
 """CUDA's functions from a float to the integer of its bits and back. Among integers a conversion keeps them."""
 
+ROLLED = "rolled"
+"""What the variables of loops are called that the compiler is told to leave as they are."""
+
 IN_THREADS = 3
 """The depth of statements inside of a block's threads and of nothing else."""
 

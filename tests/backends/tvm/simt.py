@@ -235,6 +235,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bridge_rounded_to_float16": lambda v: _from(torch.float16)(_to(torch.float16)(v)),
     "bridge_exp2": lambda v: off(numpy.exp2(v), 2), "bridge_exp2_or_0": lambda v: _or_0(off(numpy.exp2(_or_0(v)), 2)),
     "bridge_reciprocal": lambda v: _or_0(off(1 / _or_0(v), 1)), "bridge_divided": lambda v, w: off(v / w, 2),
+    "bridge_larger": numpy.maximum, "bridge_smaller": numpy.minimum,
     "bridge_within": lambda v, w: numpy.maximum(numpy.minimum(v, w), -w),
     "__int_as_float": lambda v: numpy.asarray(v).view("float32"),
     "__float_as_int": lambda v: numpy.asarray(v).view("int32"),

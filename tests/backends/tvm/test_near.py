@@ -137,3 +137,20 @@ def test_what_is_summed_and_rounded_is_near() -> None:
     (kernel,) = programs[0].values()
     assert "bridge_exp2" in kernel.script()
     assert '"expf"' not in kernel.script()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_quotients_by_what_a_row_has_one_of(dtype: torch.dtype) -> None:
+    """Of rows of every size, as small as any number and as large, and of zeros."""
+    info, rows = torch.finfo(dtype), torch.rand(9, 64) + 0.5
+    sizes = [0.0, info.tiny * info.eps, info.tiny / 2, info.tiny, info.eps, 1, 1 / info.eps, info.max / 200, info.max]
+    x = (rows * torch.tensor(sizes)[:, None]).to(dtype)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x / x.amax(-1, keepdim=True)
+
+    with emulated() as programs:
+        found = bridge.compile(function, options={"cache": False})(x)
+    assert amiss(found, function(x), function(x.double()), x) is None
+    (kernel,) = programs[0].values()
+    assert "bridge_divided" not in kernel.script()

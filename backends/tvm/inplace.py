@@ -29,7 +29,9 @@ def write_in_place(items: Sequence[Item], loops: Loops, base: Callable[[Value], 
             continue
         for value in item.stored:
             target = loops.into.get(value)
-            if target is not None and all(n <= number for n in readers[target]) and is_local(item, value, target):
+            if target is None or any(n > number for n in readers[target]) or _is_shown(item, target, base):
+                continue
+            if is_local(item, value, target):
                 item.into[value] = target
 
 
@@ -47,13 +49,13 @@ def write_over_dead(
     made: set[Value] = set()
     for number, item in enumerate(items):
         if isinstance(item, Kernel):
-            dead = [v for v in item.reads() if v in made and last[v] == number]
+            dead = [v for v in item.reads() if v in made and last[v] == number and not _is_shown(item, v, base)]
             for value in (v for v in item.stored if v not in loops.into):
                 target = next((t for t in dead if lies_alike(t, value) and is_local(item, value, t)), None)
                 if target is not None:
                     item.into[value] = target
                     dead.remove(target)
-            made.update(v for v in item.stored if v not in kept)
+            made.update(v for v in item.stored if v not in kept and base(v) is v)
         elif isinstance(item, Opaque) or item.name in fresh:
             made.update(v for v in item.outputs if v not in kept)
 
@@ -79,6 +81,11 @@ def is_local(kernel: Kernel, value: Value, target: Value) -> bool:
         return False
     place = value.offset(kernel.index_of(value))
     return all(target.offset(load.index) == place for body in kernel.bodies.values() for load in _loads(body, target))
+
+
+def _is_shown(kernel: Kernel, target: Value, base: Callable[[Value], Value]) -> bool:
+    """Whether the kernel reads a view of the value by another name, and so elements that `is_local` does not see."""
+    return any(value is not target and base(value) is target for value in kernel.reads())
 
 
 def _loads(body: Scalar, value: Value) -> list[Load]:

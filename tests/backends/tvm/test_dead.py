@@ -131,6 +131,7 @@ CASES: dict[str, tuple[Callable[..., object], int]] = {
     "an argument": (lambda x, y: (x.relu(), y + 1), 0),
     "of another type": (lambda x, y: (x @ y) > 0, 0),
     "of another size": (lambda x, y: (x @ y).sum(0), 0),
+    "read by another name": (lambda x, y: (lambda z: z + z.view(torch.int16)[:, :SIDE].float())(x @ y), 0),
 }
 
 
@@ -138,6 +139,21 @@ CASES: dict[str, tuple[Callable[..., object], int]] = {
 def test_what_is_written_over(programs: Programs, function: Callable[..., object], count: int) -> None:
     same(function, square(), square())
     assert in_place(programs) == count
+
+
+def test_a_view_that_a_kernel_stores(programs: Programs) -> None:
+    """It lies in memory of its own, whatever it is a view of."""
+
+    def sums(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        shown = ((x @ y).abs() * 2 + 1).view(torch.int32)
+        return shown.sum(0), shown.sum(1)
+
+    x, y = square(), square()
+    with torch.no_grad():
+        compiled = bridge.compile(sums)
+        torch.testing.assert_close(compiled(x, y), sums(x, y))
+    assert not compiled.ledger
+    in_place(programs)
 
 
 def test_sizes_may_change(programs: Programs) -> None:

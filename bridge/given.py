@@ -43,4 +43,5 @@ def said(leaf: Any) -> Any:
     """
     if type(leaf) is float:
         return leaf.hex()
-    return (str(leaf.dtype), leaf.shape) if hasattr(leaf, "__array_interface__") and leaf.shape else leaf
+    shape = getattr(leaf, "shape", ()) if hasattr(type(leaf), "__array_interface__") else ()
+    return (str(leaf.dtype), shape) if shape else leaf  # an image of PIL's has the interface, and no shape

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import bridge
+from bridge.given import flattened
 from tests.test_compile_step import Pair, adamw, batch, momentum, network
 
 
@@ -221,6 +222,19 @@ def test_arrays_of_numpys_are_inputs_too() -> None:
     pair = Pair(Linear(lambda _, y, k: y.mean() * torch.as_tensor(k).sum().float()), momentum, None)
     for seed in range(3):
         pair.take(seed, (inputs(seed), np.array([1.0, seed])))
+
+
+def test_what_only_looks_like_an_array_is_compared_as_it_is() -> None:
+    class Image:
+        @property
+        def __array_interface__(self) -> dict[str, Any]:
+            raise AssertionError("it may be dear to make")
+
+    image = Image()
+    leaves, structure = flattened((inputs(0), image), ())
+    assert len(leaves) == 1
+    assert structure == flattened((inputs(1), image), ())[1]
+    assert structure != flattened((inputs(1), Image()), ())[1]
 
 
 def test_a_learning_rate_that_is_another_tensor_is_noticed() -> None:

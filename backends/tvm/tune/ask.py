@@ -45,13 +45,13 @@ def tuned(request: Mapping[str, Any], module: str, folder: Path, options: Option
         "threads": torch.get_num_threads(),
     }
     try:
-        return _answer(told, folder, options)
+        found = _answer(told, folder, options)
     except WorkerFailure as failure:
         (folder / LIBRARY).write_bytes(ours)  # the tuner may have died while it wrote
-        return {**_found_before(told, folder, options), "failed": f"the search {failure.kind}: {failure.detail}"}
-    finally:
-        for name in ("module.json", NOTES, f"{NOTES}.new", STOP):
-            (folder / name).unlink(missing_ok=True)
+        found = {**_found_before(told, folder, options), "failed": f"the search {failure.kind}: {failure.detail}"}
+    for name in ("module.json", NOTES, f"{NOTES}.new", STOP):  # after a second Ctrl-C the tuner still has to see STOP
+        (folder / name).unlink(missing_ok=True)
+    return found
 
 
 def _found_before(told: dict[str, Any], folder: Path, options: Options) -> dict[str, Any]:

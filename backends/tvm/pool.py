@@ -48,11 +48,11 @@ class Pool:
         self._new = new or torch.cuda.graph_pool_handle
         self._members: dict[Phase, Recording] = {}
         self._apart = False
-        self._copied: set[int] = set()
         self._begin()
 
     def _begin(self) -> None:
         self._handle: Any = None
+        self._copied: set[int] = set()
         self._given_back: list[int] = []
         self._counts: list[int] = []
 

@@ -34,6 +34,12 @@ clear_workspaces: Any = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda:
 keeps_graph: Any = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)  # type: ignore[attr-defined]
 """Whether the backward pass that runs may run again, so that it has to leave what was saved for it as it is."""
 
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """The storage of a tensor, as torch counts who holds it."""
+    return tensor.untyped_storage()._cdata
+
+
 aten = torch.ops.aten
 
 FRESH_RESULT = frozenset(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from bridge.backends.tvm.memory import holders, keeps_graph
+from bridge.backends.tvm.memory import holders, keeps_graph, storage_of
 from bridge.ir.joint import Phase
 
 
@@ -110,7 +110,7 @@ class Pool:
         if self._apart or forward is None or keeps_graph():
             return []
         saved = forward.saves()
-        storages = [(at, args[at].untyped_storage()._cdata) for at in positions]
+        storages = [(at, storage_of(args[at])) for at in positions]
         return [at for at, storage in storages if storage in saved and holders(storage) == saved[storage] + 1]
 
     def give_back(self) -> None:

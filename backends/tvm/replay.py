@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.backends.tvm.memory import clear_workspaces, holders
+from bridge.backends.tvm.memory import clear_workspaces, holders, storage_of
 from bridge.backends.tvm.moving import Moving
 from bridge.backends.tvm.pool import Pool, over
 from bridge.backends.tvm.ring import Ring
@@ -295,11 +295,6 @@ class Replay:
         if self._pool is None or self._compiled.graph.phase is not Phase.BACKWARD:
             return frozenset()
         return frozenset(self._pool.passing(args, self._still))
-
-
-def storage_of(tensor: torch.Tensor) -> int:
-    """The storage of a tensor, as torch counts who holds it."""
-    return tensor.untyped_storage()._cdata
 
 
 def given_out(result: Any, role: Role) -> Callable[[], Any]:

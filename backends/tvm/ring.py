@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from bridge.backends.tvm.memory import holders
+from bridge.backends.tvm.memory import holders, storage_of
 
 SLOTS = 32
 APART = 512
@@ -33,7 +33,7 @@ class Ring:
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
         self._following = torch.tensor([*range(1, SLOTS), 0, SLOTS], device=device)
         self._slots = [_alone(over(memory[n, 0], memory), example.shape, example.stride()) for n in range(SLOTS)]
-        self._storages = [slot.untyped_storage()._cdata for slot in self._slots]
+        self._storages = [storage_of(slot) for slot in self._slots]
         self._unheld = holders(self._storages[0])
         self._number = 0
         self._result: torch.Tensor | None = None

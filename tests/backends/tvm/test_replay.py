@@ -19,9 +19,10 @@ from torch.nn import functional as F
 
 import bridge
 from bridge import pipeline
+from bridge.backends.tvm.memory import storage_of
 from bridge.backends.tvm.moving import Moving
 from bridge.backends.tvm.pool import Pool
-from bridge.backends.tvm.replay import RECORDINGS, WARM, Replay, storage_of
+from bridge.backends.tvm.replay import RECORDINGS, WARM, Replay
 from bridge.backends.tvm.ring import SLOTS
 from bridge.backends.tvm.tensors import Copier
 from bridge.ir.compiled import CompiledGraph

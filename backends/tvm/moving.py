@@ -90,7 +90,8 @@ class Copying:
         apart = self._apart
         if self._together:
             sources = [args[at] for at in self._together]
-            if [s.stride() for s in sources] == self._strides and not any(s.is_neg() for s in sources):
+            plain = not any(s.is_neg() or s._is_zerotensor() for s in sources)
+            if plain and [s.stride() for s in sources] == self._strides:
                 words = [source.view(self._word) for source in sources]
                 torch.ops.aten._foreach_copy_.default(self._into, words)
             else:

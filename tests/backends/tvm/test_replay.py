@@ -349,6 +349,7 @@ def test_an_input_that_lies_still_and_is_read_otherwise(recordings: list[int]) -
         gradient = weight if number < 6 else torch._neg_view(weight)  # type: ignore[reportPrivateImportUsage]
         compiled(x).backward(gradient)
         torch.testing.assert_close(x.grad, 2 * x.detach().exp() * gradient)
+    assert recordings[1], "it was replayed in between"
 
 
 @pytest.mark.parametrize("kept", [1, 3, 200], ids=["none", "some", "all"])
@@ -384,3 +385,4 @@ def test_a_loss_is_changed_by_its_user(recordings: list[int]) -> None:
         loss = compiled(x)
         loss += 1
         torch.testing.assert_close(loss, (x * 3).sum() + 1)
+    assert recordings[1], "it was replayed in between"

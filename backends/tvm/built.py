@@ -33,10 +33,10 @@ class Built:
     """What the worker made of a lowered graph.
 
     steps: the program in order: {"call": node} or {"kernel": name, "inputs", "outputs", "sizes", "nodes"}. An output
-        with "into" is written into the memory of that input, which then is not among the step's own inputs. A kernel
+        with "into" is written into the memory of that value, which then is not among the step's own inputs. A kernel
         with "by_address" takes the addresses of tensors.
     kernel: a compiled kernel by name. constants: tensors that kernels read beside the graph's own. tuned: what a search
-    for better kernels came to. untuned: why one that was asked for failed.
+    for better kernels came to. untuned: why one that was asked for failed, or was not made.
     """
 
     steps: tuple[dict[str, Any], ...]

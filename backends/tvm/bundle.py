@@ -38,7 +38,7 @@ class Bundle:
 
     @property
     def into(self) -> dict[Value, Value]:
-        """By result the input that it replaces."""
+        """By result the value in whose memory it is written."""
         return {value: target for line in self.lines for value, target in line.kernel.into.items()}
 
     @property

@@ -1,7 +1,7 @@
 """A kernel as MetaSchedule wants it: not loops, but blocks, each one store over axes of which nobody said the order.
 
 The blocks compute what the kernel's own loops do, element for element: functions stay calls by their name here, and
-`elements.py` writes them as it does for our loops, once the order is found. A long sum is cut into partial sums of a
+`finish.py` writes them as they are in our loops, once the order is found. A long sum is cut into partial sums of a
 fixed length, which are added up in float64, so that it is as exact as ours.
 """
 
@@ -41,7 +41,6 @@ LARGEST = 400
 """Operations of one expression at most: shared ones are written out wherever they are used."""
 
 SIXTEEN_BITS = ("bfloat16", "float16")
-
 
 FIRST = {"max": tirx.min_value, "min": tirx.max_value}
 """What an extreme of floats begins with, to MetaSchedule; it becomes an infinity afterwards."""

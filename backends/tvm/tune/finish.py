@@ -29,13 +29,11 @@ WORKSPACE = 1 << 20
 EXTREMES = {tirx.Max: "max", tirx.Min: "min"}
 DIVISIONS = {tirx.FloorDiv: floor_division, tirx.FloorMod: floor_remainder}
 
-
 SMALL = 1 << 13
 """Bytes that lie on a thread's stack."""
 
 STARTS = 256
 """How often a kernel may wake the threads in one run."""
-
 
 AGAIN = 4
 """How many times over elements may be computed."""

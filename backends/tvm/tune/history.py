@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -54,7 +54,7 @@ class History:
         self._about = [str(target), str(threads), *_surroundings()]
 
     @contextmanager
-    def entry(self, module: Any, ours: Any):
+    def entry(self, module: Any, ours: Any) -> Iterator[Entry]:
         """A folder with what is known of a kernel, which may be nothing."""
         parts = [tvm.ir.save_json(module), tvm.ir.save_json(ours), *self._about]
         key = hashlib.sha256("\n".join(parts).encode()).hexdigest()

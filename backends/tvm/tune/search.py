@@ -60,7 +60,8 @@ class Subject:
         except NotTunable as reason:
             self.blocks, self.why = None, str(reason)
         self.kernel, self.made, self._target = kernel, made, target
-        self._wanted = tvm.target.Target({**dict(target.export()), "num-cores": max(threads, 1)})
+        # as MetaSchedule wants to be told of the hardware: with the number of threads
+        self.target: Any = tvm.target.Target({**dict(target.export()), "num-cores": max(threads, 1)})
         self._variables = Parameters(laid_out(nest_of(kernel)), kernel.stored, Code(), {}, {}).variables
         self.module = tvm.IRModule({"main": self.blocks.function if self.blocks else made.function})
 
@@ -88,11 +89,6 @@ class Subject:
         """A schedule's kernel. Raises what TVM raises."""
         assert self.blocks is not None
         return finished(schedule.mod["main"], self._variables, NAME, self.blocks.stores)
-
-    @property
-    def target(self) -> Any:
-        """The hardware as MetaSchedule wants to be told of it: with the number of threads."""
-        return self._wanted
 
 
 @dataclass(frozen=True)

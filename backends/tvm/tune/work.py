@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class Task:
     why: str = ""
     subject: Subject | None = None
     weight: int = 0
-    verdict: Verdict | None = field(default=None)
+    verdict: Verdict | None = None
 
     def told(self) -> dict[str, Any]:
         """As the answer says it."""

@@ -7,14 +7,19 @@ row of the shared tile is one element longer than the side, so that a column of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 from bridge.backends.tvm.index import Axis, Index, points
 from bridge.backends.tvm.scalar import Load, Rewriter
 from bridge.backends.tvm.schedule.grid import LARGE, Grid, unconditional
 from bridge.backends.tvm.schedule.nest import Nest
+from bridge.backends.tvm.schedule.vector import width
 
 SIDE, THREADS, WIDTH = 64, 256, 4
 """Elements of a side, threads of a block, and elements of a patch."""
+
+SHARED = 48 << 10
+"""Bytes that the threads of a block share at most."""
 
 LEAST = 1 << 18
 """Elements from which on there are tiles enough for all multiprocessors."""
@@ -61,7 +66,7 @@ def tiled(nest: Nest) -> Tile | None:
     along = _written_along(nest)
     if nest.cols or along is None or (nest.elements.constant or 0) < LEAST:
         return None
-    loads = {axis: _turned(nest, along, axis) for axis in nest.rows if axis is not along and _fits(axis)}
+    loads = {axis: _held(_turned(nest, along, axis)) for axis in nest.rows if axis is not along and _fits(axis)}
     axis = max(loads, key=lambda a: len(loads[a]), default=None)
     return None if axis is None or not loads[axis] else _tile(nest, along, axis, loads[axis])
 
@@ -89,6 +94,12 @@ def _turned(nest: Nest, along: Axis, axis: Axis) -> list[Load]:
         if large and offset.coefficient(axis) == 1 and step is not None and (step.constant or 0) > 1:
             found += [] if any(map(points, load.index)) else [load]
     return found
+
+
+def _held(loads: list[Load]) -> list[Load]:
+    """As many of the loads as there is room for beside one another. The others are read as they are."""
+    ends = accumulate(SIDE * (SIDE + 1) * width(load.dtype) for load in loads)
+    return [load for load, end in zip(loads, ends, strict=True) if end <= SHARED]
 
 
 def _tile(nest: Nest, along: Axis, axis: Axis, loads: list[Load]) -> Tile:

@@ -44,6 +44,14 @@ def test_tiles(name: str, dtype: torch.dtype) -> None:
     assert re.search(r" s\d+\[.* \* 65", text), "a row is one longer than a tile is wide"
 
 
+def test_tiles_are_no_more_than_a_block_can_share() -> None:
+    def summed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x[0].t() + x[1].t() * x[2].t() - x[3].t() * y
+
+    text = turned(summed, torch.randn(4, 512, 512), torch.randn(1))
+    assert text.count("alloc_shared") == 2
+
+
 def test_truth_values() -> None:
     assert "alloc_shared" in turned(lambda x, y: x.t() & y, torch.randn(512, 512) > 0, torch.randn(512) > 0)
 

@@ -248,10 +248,16 @@ class BoundProgram:
             args[at] = leaves[leaf].shape[dim]  # type: ignore[index]
         for at, parameter in self._gradient_at:
             args[at] = parameter.grad
+        carried = [(parameter, parameter.grad) for _, parameter in self._gradient_at]
         for parameter in self._left:
             parameter.grad = None  # its memory may be where the new one goes
-        with torch.no_grad():
-            loss, *gradients = self._run(args)
+        try:
+            with torch.no_grad():
+                loss, *gradients = self._run(args)
+        except BaseException:
+            for parameter, gradient in carried:
+                parameter.grad = gradient
+            raise
         for parameter, gradient in zip(self.graph.kept, gradients):
             parameter.grad = gradient
         if self._optimizer is not None:

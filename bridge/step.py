@@ -308,7 +308,8 @@ class TrainingStep(Step):
 
     def _captured(self, inputs: Any, targets: tuple[Any, ...]) -> Whole:
         """The loss and its gradients as one graph. Sizes are symbols if the options say so. Raises NotWhole."""
-        if any(len(programs) >= MOST_PROGRAMS for programs in self._programs.values()):
+        kept = ([p for p in programs if isinstance(p, BoundProgram)] for programs in self._programs.values())
+        if any(len(programs) >= MOST_PROGRAMS for programs in kept):
             raise NotWhole(f"{MOST_PROGRAMS} programs are kept already")
         if any(p._backward_hooks or p._post_accumulate_grad_hooks for p in self.model.parameters()):  # type: ignore[attr-defined]
             raise NotWhole("a parameter has hooks on its gradient")

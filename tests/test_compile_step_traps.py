@@ -297,3 +297,24 @@ def test_a_tensor_that_the_model_keeps_is_told() -> None:
     step = bridge.compile_step(model, momentum(model.parameters()))
     step(inputs(0))
     assert [e.detail for e in step.ledger if "gives or keeps other tensors beside the loss" in e.detail]
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["dropped", "kept"])
+def test_gradients_that_were_carried_outlast_a_step_that_failed(keep: bool) -> None:
+    model = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(8, 1))
+    eager = copy.deepcopy(model)
+    mine, own = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, eager))
+    step = bridge.compile_step(model, mine, lambda y: y.square().mean(), keep_grads=keep)
+    good, bad = torch.tensor([[0, 1], [2, 3]]), torch.tensor([[0, 1], [2, 9]])
+    step.accumulate(good)
+    step(good)
+    step.accumulate(good)
+    with pytest.raises(IndexError):
+        step(bad)
+    step(good)
+    for _ in range(2):
+        own.zero_grad()
+        for _ in range(2):
+            eager(good).square().mean().backward()
+        own.step()
+    torch.testing.assert_close(list(model.parameters()), list(eager.parameters()))

@@ -9,6 +9,7 @@ keeps gradients while the next forward runs gets recordings with a pool each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from threading import RLock
 from typing import Any, Protocol
 
 import torch
@@ -42,10 +43,14 @@ class Recording(Protocol):
 
 
 class Pool:
-    """The pool of a forward's recording and its backward's. new: makes the handle of one."""
+    """The pool of a forward's recording and its backward's. new: makes the handle of one.
+
+    lock: held by who runs either of them.
+    """
 
     def __init__(self, new: Callable[[], Any] | None = None) -> None:
         self._new = new or torch.cuda.graph_pool_handle
+        self.lock = RLock()
         self._members: dict[Phase, Recording] = {}
         self._apart = False
         self._begin()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from threading import RLock
 from typing import Any
 
 import torch
@@ -98,6 +99,7 @@ class Replay:
         self._run: Boxed = compiled.run
         self._compiled, self._ledger, self._record, self._borrow, self._over = compiled, ledger, record, borrow, over
         self._pool = pool if pool.join(self, graph.phase) else None
+        self._lock = RLock() if self._pool is None else pool.lock
         self._is_forward = graph.phase is Phase.FORWARD
         self._written = sorted({at for at in graph.targets if at is not None})
         held = [role in IN_PLACE or at in self._written for at, role in enumerate(graph.inputs)]
@@ -157,6 +159,11 @@ class Replay:
         return {storage: count for storage, count in zip(self._storages, self._counts) if storage in over}
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
+        """Replay, or run the program; one thread after the other, since its memory is one."""
+        with self._lock:
+            return self._called(args)
+
+    def _called(self, args: list[Any]) -> Sequence[Any]:
         if self._given_up:
             return self._launched(args, self._given_up)
         if not self.is_unheld():
@@ -254,6 +261,7 @@ class Replay:
         except RuntimeError as error:  # a call-out that waits for the GPU, or asks it for memory of its own
             self._given_up = str(error).splitlines()[0]
             self._rings = {}
+            self._moving.clear()
             return self._launched(args, self._given_up)
         self._passed_on = [(n, reads[id(result)][0]) for n, result in enumerate(results) if id(result) in reads]
         passed = {n for n, _ in self._passed_on}

@@ -88,7 +88,9 @@ class _Elements:
             if self._left < 0:
                 raise Unfit("elements are computed many times over")
             return block([*before, store])
-        return node
+        if isinstance(node, tirx.Evaluate):
+            return node
+        raise Unfit(f"it has a {type(node).__name__}")
 
     def _body(self, loop: Any) -> Any:
         if loop.kind == tirx.ForKind.PARALLEL and self._trips > STARTS:

@@ -63,7 +63,7 @@ class _Joint:
         self._forward, self._gradients = results[:forward_outputs], results[forward_outputs:]
         self._descriptions = list(self._output.meta.get("desc") or [None] * len(results))
         (self._tangent,) = _tangents(module)
-        self._kept = list(dict.fromkeys(g for g in self._gradients if g is not None))
+        self._kept = list(dict.fromkeys(g for g in self._gradients if g is not None and g is not self._tangent))
 
     def split(self) -> tuple[fx.GraphModule, fx.GraphModule]:
         return self._with_backward(), self._scaling()
@@ -95,7 +95,7 @@ class _Joint:
         tangent = graph.placeholder(self._tangent.name)
         for old, new in (*kept.items(), (self._tangent, tangent)):
             new.meta = {key: value for key, value in old.meta.items() if old is self._tangent or key != "desc"}
-        scaled: dict[Any, fx.Node | None] = {None: None}
+        scaled: dict[Any, fx.Node | None] = {None: None, self._tangent: tangent}
         for node, value in kept.items():
             factor = self._factor(graph, tangent, node.meta["val"])
             product = graph.call_function(aten.mul.Tensor, (value, factor))

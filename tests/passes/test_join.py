@@ -83,6 +83,17 @@ def test_a_loss_may_have_dimensions_of_one_and_gradients_another_type() -> None:
     assert len(bridge.inspect(compiled).graphs[1].graph.inputs) == 3
 
 
+def test_what_is_added_to_a_loss_has_its_gradient() -> None:
+    """And what it is multiplied by has an input as its gradient."""
+    x, offset, factor = torch.randn(3), torch.randn((), requires_grad=True), torch.randn(3, requires_grad=True)
+    compiled = bridge.compile(lambda x: (x * factor).sum() + offset, fuse_joint=True)
+    for scale in (1.0, 0.5):
+        offset.grad = factor.grad = None
+        (compiled(x) * scale).backward()
+        torch.testing.assert_close((offset.grad, factor.grad), (torch.tensor(scale), x * scale))
+    assert not compiled.ledger, "it is one program"
+
+
 def test_twice_over_one_graph() -> None:
     """A gradient that was handed out is not changed when the same backward runs again."""
     model = nn.Linear(3, 1)

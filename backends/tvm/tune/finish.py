@@ -88,7 +88,7 @@ class _Elements:
             if self._left < 0:
                 raise Unfit("elements are computed many times over")
             return block([*before, store])
-        if isinstance(node, tirx.Evaluate):
+        if isinstance(node, tirx.Evaluate | tirx.DeclBuffer):
             return node
         raise Unfit(f"it has a {type(node).__name__}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -63,3 +64,15 @@ def test_a_number_with_a_fraction_becomes_a_tensor(function: Callable[[torch.Ten
         torch.testing.assert_close(compiled(x), function(x))
     assert bridge.inspect(compiled).graphs
     assert not compiled.ledger.select(dead_end="dynamic_shape")
+
+
+def test_a_size_is_rounded_up() -> None:
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        wide = x.new_zeros(math.ceil(x.shape[0] / 32) * 32)
+        return torch.cat([x.exp(), wide]).sin()
+
+    compiled = bridge.compile(padded, dynamic=True)
+    for size in (5, 32, 33, 70):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), padded(x))
+    assert not compiled.ledger

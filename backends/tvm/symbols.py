@@ -66,6 +66,9 @@ class Symbols:
             return functools.reduce(tirx.min if kind == "Min" else tirx.max, parts)
         if kind in ("FloatTrueDiv", "IntTrueDiv"):
             return self._expression(expr.args[0], "float64") / self._expression(expr.args[1], "float64")
+        if kind == "CeilToInt" and type(expr.args[0]).__name__ == "IntTrueDiv":
+            number, by = (self._expression(a, "int64") for a in expr.args[0].args)
+            return tirx.floordiv(number + by - 1, by)
         if kind == "ToFloat":
             return self._expression(expr.args[0], "float64")
         raise UnknownExpression(f"the size {expr} holds {kind}, which the program cannot compute")

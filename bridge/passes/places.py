@@ -56,8 +56,9 @@ def _mask_of(node: fx.Node) -> int | None:
         return None
     place, index = given[0]
     value = fake(index)
-    repeated = node.target in WRITTEN and _number_of(node, place) is None
-    return place if value.dtype == torch.bool and value.dim() > 0 and not repeated else None
+    if value.dtype != torch.bool or not value.dim():
+        return None
+    return None if node.target in WRITTEN and _number_of(node, place) is None else place
 
 
 def _number_of(node: fx.Node, place: int) -> Any:

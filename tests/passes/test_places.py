@@ -100,6 +100,15 @@ def holding(*places: int) -> torch.Tensor:
     return mask
 
 
+def test_places_of_several_dimensions_are_no_mask() -> None:
+    """What is read at them has more dimensions than what they point into, and so has its gradient."""
+    compiled, places = bridge.compile(lambda x, places: x[:, places].exp()), torch.tensor([[0, 2], [1, 1], [3, 0]])
+    x = torch.randn(3, 4, requires_grad=True)
+    (found,), (exactly,) = (torch.autograd.grad(f(x, places).sum(), x) for f in (compiled, lambda x, p: x[:, p].exp()))
+    torch.testing.assert_close(found, exactly)
+    assert not compiled.ledger
+
+
 @pytest.mark.parametrize("library", [True, False])
 def test_more_or_fewer_values_than_places_raise(library: bool) -> None:
     compiled = bridge.compile(lambda x, mask, values: x.index_put((mask,), values).cos(), library=library)

@@ -208,7 +208,9 @@ def on_a_gpu(file: Path) -> list[Line]:
         "of Inductor's": ("bridge", "inductor"),
         "of Inductor's, CUDA graphs on both sides": ("bridge graphs", "inductor graphs"),
     }
-    for side, (mine, other) in sides.items():
+    whole = {"with AdamW as one graph, of Inductor's with its graphs and fused AdamW":
+             ("bridge, whole step", "inductor graphs, AdamW")}  # fmt: skip
+    for side, (mine, other) in (sides | whole).items():
         ratios = [f"{model} {of[mine] / of[other]:.2f}" for model, of in ms.items() if other in of]
         what = f"Training step in bf16 on one H200, {side}"
         lines.append(Line(what, ", ".join(ratios), file, "python -m experiments.gpu.run"))

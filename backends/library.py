@@ -11,6 +11,7 @@ from torch import fx
 
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout, effect_of
+from bridge.ir.convolutions import has_a_weight_by_channels
 from bridge.ir.nodes import READS, draws, op_name
 from bridge.ir.shapes import new_symbols_of, real_symbols_of, tensors_of
 from bridge.ir.views import is_view
@@ -98,7 +99,8 @@ CHECKS = frozenset(
 
 
 class Library:
-    """Takes what `VENDOR` names, but small products, if `vendor`; always random ops, checks, and what reads a number.
+    """Takes what `VENDOR` names, but small products and some gradients of weights, if `vendor`; always random ops,
+    checks, and what reads a number.
 
     Random ops are torch's own: drawn in program order from torch's generator, a seed means what it means in eager.
     And what writes a float that is known only as the program runs: a kernel is given whole numbers alone.
@@ -111,7 +113,7 @@ class Library:
         self.vendor = vendor
 
     def accepts(self, node: fx.Node) -> Refusal | None:
-        vendors = self.vendor and node.target in VENDOR and not is_small_product(node)
+        vendors = self.vendor and node.target in VENDOR and not is_small_product(node) and not is_by_channels(node)
         if draws(node) or (effect_of(node) or node.target) in CHECKS or node.target in READS or vendors:
             return None
         if node.target is aten.scalar_tensor.default and real_symbols_of(node):
@@ -132,6 +134,11 @@ def as_pairs(whole: torch.Tensor) -> torch.Tensor:
     if whole.is_conj():
         whole = whole.resolve_conj()
     return torch.view_as_real(torch.zeros_like(whole) if whole._is_zerotensor() else whole)
+
+
+def is_by_channels(node: fx.Node) -> bool:
+    """Whether a node is the gradient of a depthwise convolution's weight alone, and better a kernel's."""
+    return has_a_weight_by_channels(node) and list(node.args[-1]) == [False, True, False]  # type: ignore[arg-type]
 
 
 def is_small_product(node: fx.Node) -> bool:

@@ -26,7 +26,7 @@ class Copier:
         """The tensor with the strides that were captured; one without elements has none to be read by."""
         unlike = [n for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True) if a != b]
         if not tensor.numel() or all(n < 2 for n in unlike):
-            return tensor
+            return tensor.as_strided(tensor.shape, strides)
         return self._copied(tensor, strides, f"has strides {tensor.stride()} where {strides} were captured")
 
     def align(self, tensor: torch.Tensor) -> torch.Tensor:

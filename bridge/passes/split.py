@@ -13,7 +13,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from bridge.ir.nodes import is_random
 from bridge.ir.schema import call_arguments
-from bridge.passes.lay_out_images import gains, lay_out
+from bridge.passes.image_layouts import gains
+from bridge.passes.lay_out_images import lay_out
 from bridge.passes.narrow_places import narrow_places
 from bridge.passes.norms import tell_results_by_statistics
 

@@ -1,0 +1,58 @@
+"""What kind of convolution of images a node is, by its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import fx
+
+from bridge.ir.schema import call_arguments
+
+aten = torch.ops.aten
+
+CONVOLUTIONS = (aten.convolution.default, aten.convolution_backward.default)
+
+PLACES = 256
+"""Places of all images together up to which the gradient of a weight by channels is a kernel's."""
+
+TAPS = 16
+"""Numbers of a channel's weight from which on it is a kernel's for any number of places."""
+
+
+def tensors_of_convolution(node: fx.Node) -> Mapping[str, torch.Tensor]:
+    """The fake "input", "weight" and "grad_output", which stands for the result of a convolution itself."""
+    given = call_arguments(node)
+    found = {name: given[name].meta["val"] for name in ("grad_output", "input", "weight") if name in given}
+    return found if "grad_output" in found else {"grad_output": node.meta["val"], **found}
+
+
+def is_of_images(node: fx.Node) -> bool:
+    """Whether a node is a convolution of images in two dimensions, all sizes of which are numbers."""
+    return node.target in CONVOLUTIONS and all(
+        value.dim() == 4 and all(isinstance(n, int) for n in value.shape)
+        for value in tensors_of_convolution(node).values()
+    )
+
+
+def is_product(node: fx.Node) -> bool:
+    """Whether a convolution of images multiplies each place's channels with one matrix."""
+    given, weight = call_arguments(node), tensors_of_convolution(node)["weight"]
+    slides = given["transposed"] or any(n != 1 for n in given["stride"]) or any(n != 0 for n in given["padding"])
+    return not slides and given["groups"] == 1 and tuple(weight.shape[2:]) == (1, 1)
+
+
+def has_a_weight_by_channels(node: fx.Node) -> bool:
+    """Whether a node asks for gradients of a convolution on a CPU whose weight's gradient is better a kernel's.
+
+    oneDNN makes that of a depthwise convolution tap by tap: of 5 times 5 taps over 28 times 28 places it takes 4 times
+    as long as a kernel, of 2 times 2 places 26 times. Of 3 times 3 taps over many places it takes half as long.
+    """
+    if node.target is not aten.convolution_backward.default or not is_of_images(node):
+        return False
+    given, values = call_arguments(node), tensors_of_convolution(node)
+    weight, (batch, _, height, width) = values["weight"], values["grad_output"].shape
+    if weight.device.type != "cpu" or given["transposed"] or given["groups"] < 2 or weight.shape[1] != 1:
+        return False
+    few = batch * height * width <= PLACES
+    return given["output_mask"][1] and (few or weight.shape[2] * weight.shape[3] >= TAPS)

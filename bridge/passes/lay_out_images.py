@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 
 from bridge.ir.convolutions import CONVOLUTIONS, is_of_images
 from bridge.ir.joint import Graph, Phase, copied
@@ -181,9 +182,16 @@ class _Layout:
                 node.replace_input_with(source, self._as_at_capture(source, node))
 
     def _as_at_capture(self, source: fx.Node, user: fx.Node) -> fx.Node:
+        """What lies as it did: a copy, or a view of one."""
         if (source, torch.contiguous_format) not in self._copies:
+            if is_view(source):
+                of = {base: self._as_at_capture(base, user) for base in source.all_input_nodes if base in self._before}
+                args, kwargs = map_arg((source.args, source.kwargs), lambda base: of.get(base, base))
+                target: Any = source.target
+            else:
+                target, args, kwargs = aten.clone.default, (source,), dict(CONTIGUOUS)
             with self._graph.inserting_before(user):
-                made = new_node(self._graph, source, aten.clone.default, (source,), dict(CONTIGUOUS))
+                made = new_node(self._graph, source, target, args, kwargs)
             made.meta["val"] = self._before[source]
             self._copies[source, torch.contiguous_format] = made
         return self._copies[source, torch.contiguous_format]

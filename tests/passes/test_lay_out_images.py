@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-import sys
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 import bridge
-from bridge.passes.lay_out_images import lay_out_images
+from bridge.ir.convolutions import CONVOLUTIONS
+from bridge.ir.schema import call_arguments
+from bridge.passes import image_layouts
 from tests.backends.tvm.emulated import emulated
 
 
@@ -35,7 +36,8 @@ class Net(nn.Module):
 @pytest.fixture
 def wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The layout as for a GPU."""
-    monkeypatch.setattr(sys.modules[lay_out_images.__module__], "_is_wide", lambda node: True)
+    monkeypatch.setattr(image_layouts, "_on_a_gpu", lambda node: True)
+    monkeypatch.setattr(image_layouts, "_is_wide", lambda node: True)
 
 
 def trained(module: Any, net: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
@@ -93,9 +95,107 @@ def test_a_step(wanted: None) -> None:
     assert "channels_last" in str(graph.graph.module.code)
 
 
-def test_on_a_cpu_all_stays_as_it_is() -> None:
-    compiled = bridge.compile(nn.Conv2d(16, 16, 3))
-    compiled(torch.randn(2, 16, 8, 8))
-    (graph, *_) = bridge.inspect(compiled).graphs
-    (node,) = [node for node in graph.graph.nodes if node.target is torch.ops.aten.convolution.default]
-    assert node.meta["val"].is_contiguous()
+def convolutions(compiled: Any) -> list[fx.Node]:
+    graphs = [graph.graph for graph in bridge.inspect(compiled).graphs]
+    return [node for graph in graphs for node in graph.nodes if node.target in CONVOLUTIONS]
+
+
+def by_channels(node: fx.Node) -> bool:
+    """Whether all images that a convolution reads lie by channels."""
+    given = call_arguments(node)
+    images = [given[name].meta["val"] for name in ("input", "grad_output") if name in given]
+    return all(image.is_contiguous(memory_format=torch.channels_last) for image in images)
+
+
+@pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_training_on_a_cpu(format: torch.memory_format) -> None:
+    """A weight and its gradient stay as they are; images lie by channels, and what leaves the graph as it did."""
+    net, x = Net().to(memory_format=format), torch.randn(4, 3, 16, 16).to(memory_format=format)
+    eager = copy.deepcopy(net)
+    compiled = bridge.compile(net, options={"cache": False})
+    for one, other in zip(trained(compiled, net, x), trained(eager, eager, x), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        assert one.stride() == other.stride()
+    found = convolutions(compiled)
+    assert len(found) == 4
+    assert all(map(by_channels, found))
+
+
+class Heavy(nn.Module):
+    """A convolution whose weight is larger than its images, between two whose images are larger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.AvgPool2d(4),
+            nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Upsample(scale_factor=8), nn.Conv2d(64, 4, 3),
+        )  # fmt: skip
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def test_a_heavy_weight_stays_as_it_is() -> None:
+    net, x = Heavy(), torch.randn(2, 3, 16, 16)
+    compiled = bridge.compile(net, options={"cache": False})
+    torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
+    assert [by_channels(node) for node in convolutions(compiled)[:3]] == [True, False, True]
+
+
+class Seen(nn.Module):
+    """Views of an image: some are told by places, one by strides, and one is there only of what lies plainly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.LayerNorm(8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.stem(x)
+        first, second = y.split(4, 1)
+        strided = torch.as_strided(y, (2, 3), (8, 1))
+        return self.norm(y.permute(0, 2, 3, 1)), first * second[..., :1], strided * 2, y.flatten(1).sin(), y[:, :, 1:]
+
+
+def test_views() -> None:
+    net, x = Seen(), torch.randn(2, 3, 8, 8)
+    compiled = bridge.compile(net, options={"cache": False})
+    for one, other in zip(compiled(x), net(x), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        assert one.stride() == other.stride()
+    assert all(map(by_channels, convolutions(compiled)))
+
+
+@pytest.mark.parametrize("draw", [nn.Dropout(0.5), nn.Dropout2d(0.5), torch.randn_like, torch.bernoulli])
+def test_what_is_drawn_stays_the_same(draw: Any) -> None:
+    """A generator fills memory in its order, so what it fills lies as in eager."""
+    stem, x = nn.Conv2d(3, 8, 3, padding=1), torch.randn(2, 3, 8, 8)
+
+    def drawn(x: torch.Tensor) -> torch.Tensor:
+        return draw(stem(x).sigmoid())
+
+    compiled = bridge.compile(drawn, options={"cache": False})
+    results = []
+    for each in (drawn, compiled):
+        torch.manual_seed(0)
+        results.append(each(x))
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
+    assert all(map(by_channels, convolutions(compiled)))
+
+
+@pytest.mark.parametrize("sizes", [(2, 1, 8, 8), (1, 1, 1, 1), (2, 8, 1, 1), (0, 8, 4, 4), (1, 8, 5, 1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_sizes_of_one(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+    net = nn.Sequential(nn.Conv2d(sizes[1], 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 1, 1), nn.Conv2d(1, 8, 1)).to(
+        dtype
+    )
+    x = torch.randn(sizes, dtype=dtype, requires_grad=True)
+    compiled = bridge.compile(net, options={"cache": False})
+    results = []
+    for module in (net, compiled):
+        out = module(x)
+        found = torch.autograd.grad(out.square().sum(), [x, *net.parameters()])
+        results.append([out, *found])
+    close = {"rtol": 3e-2, "atol": 3e-2} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, **close)
+        assert one.stride() == other.stride()

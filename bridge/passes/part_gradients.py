@@ -1,4 +1,8 @@
-"""Ask for the gradients of a depthwise convolution apart, where that of the weight is better a kernel's on a CPU."""
+"""Ask for the gradient of a convolution's weight apart from the others, where a library on a CPU is slow at it.
+
+That of a depthwise convolution becomes a kernel. That of a large weight that stands at few places is the product of the
+gradient and the patches of the image that the weight was laid on.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.ir.convolutions import has_a_weight_by_channels
+from bridge.ir.convolutions import has_a_large_weight, has_a_weight_by_channels
 from bridge.ir.joint import Graph, copied
+from bridge.ir.schema import call_arguments
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import new_node
 
@@ -17,19 +22,17 @@ aten = torch.ops.aten
 
 WEIGHT, ALL = 1, 3
 
+BY_PLACES = {"memory_format": torch.contiguous_format}
+
 
 def part_gradients(graph: Graph, ledger: Ledger) -> Graph:
-    """The same graph with one node for the weight's gradient, and one for the others."""
-    if not any(_parts(node) for node in graph.nodes):
+    """The same graph with nodes of their own for such gradients; as it is where there is none."""
+    if not any(map(_parts, graph.nodes)):
         return graph
     module = copied(graph.module)
     for node in [node for node in module.graph.nodes if _parts(node)]:
-        *given, mask = node.args
         with module.graph.inserting_before(node):
-            alone = new_node(module.graph, node, node.target, (*given, [n == WEIGHT for n in range(ALL)]))
-            rest = new_node(module.graph, node, node.target, (*given, [n != WEIGHT and mask[n] for n in range(ALL)]))
-        for pick in list(node.users):
-            pick.replace_input_with(node, alone if pick.args[1] == WEIGHT else rest)
+            _part(module.graph, node)
         module.graph.erase_node(node)
     module.graph.lint()
     module.recompile()
@@ -37,7 +40,54 @@ def part_gradients(graph: Graph, ledger: Ledger) -> Graph:
 
 
 def _parts(node: fx.Node) -> bool:
-    if not has_a_weight_by_channels(node):
-        return False
+    return has_a_large_weight(node) or (has_a_weight_by_channels(node) and any(_others(node)))
+
+
+def _others(node: fx.Node) -> list[bool]:
+    """Which gradients a node asks for besides the weight's."""
     mask: Any = node.args[-1]
-    return mask[0] or mask[2]
+    return [n != WEIGHT and mask[n] for n in range(ALL)]
+
+
+def _part(graph: fx.Graph, node: fx.Node) -> None:
+    picks = {pick: pick.args[1] for pick in node.users}
+    given, others = node.args[:-1], _others(node)
+    rest = new_node(graph, node, node.target, (*given, others)) if any(others) else None
+    weight = _by_patches(graph, node) if has_a_large_weight(node) else None
+    alone = new_node(graph, node, node.target, (*given, [n == WEIGHT for n in range(ALL)])) if weight is None else None
+    for pick, number in picks.items():
+        if number != WEIGHT:
+            pick.replace_input_with(node, rest)  # type: ignore[arg-type]
+        elif alone is not None:
+            pick.replace_input_with(node, alone)
+        else:
+            pick.replace_all_uses_with(weight)  # type: ignore[arg-type]
+            graph.erase_node(pick)
+
+
+def _by_patches(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """The weight's gradient: (channels out, places) times (places, channels in and taps)."""
+    given = call_arguments(node)
+
+    def new(target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        return new_node(graph, node, target, args, kwargs)
+
+    shape = list(given["weight"].meta["val"].shape)
+    patches, padding = given["input"], [int(n) for n in given["padding"]]
+    if any(padding):
+        patches = new(aten.constant_pad_nd.default, patches, [padding[1], padding[1], padding[0], padding[0]], 0.0)
+    for dim, step, apart in zip((2, 3), given["stride"], given["dilation"], strict=True):
+        patches = new(aten.unfold.default, patches, dim, (shape[dim] - 1) * apart + 1, step)
+        if apart != 1:
+            patches = new(aten.slice.Tensor, patches, -1, 0, 1 << 62, apart)
+    batch, _, height, width = given["grad_output"].meta["val"].shape
+    places = batch * height * width
+    patches = new(aten.permute.default, patches, [0, 2, 3, 1, 4, 5])
+    patches = new(
+        aten.view.default, new(aten.clone.default, patches, **BY_PLACES), [places, shape[1] * shape[2] * shape[3]]
+    )
+    gradient = new(aten.clone.default, new(aten.permute.default, given["grad_output"], [1, 0, 2, 3]), **BY_PLACES)
+    product = new(aten.mm.default, new(aten.view.default, gradient, [shape[0], places]), patches)
+    found = new(aten.view.default, product, shape)
+    lies_by_channels = not node.meta["val"][WEIGHT].is_contiguous()
+    return new(aten.clone.default, found, memory_format=torch.channels_last) if lies_by_channels else found

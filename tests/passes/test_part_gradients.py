@@ -49,12 +49,34 @@ def compared(net: nn.Module, x: torch.Tensor) -> Any:
 def test_gradients(more: dict[str, Any], multiple: int) -> None:
     compiled = compared(nn.Conv2d(6, 6 * multiple, groups=6, **more), torch.randn(2, 6, 9, 8, requires_grad=True))
     bias = more.get("bias", True)
-    assert ways(compiled) == [([False, True, False], Way.GENERATED), ([True, False, bias], Way.LIBRARY)]
+    assert ways(compiled) == [([True, False, bias], Way.LIBRARY), ([False, True, False], Way.GENERATED)]
 
 
 def test_alone() -> None:
     compiled = compared(nn.Conv2d(6, 6, 5, groups=6, bias=False), torch.randn(2, 6, 8, 8))
     assert ways(compiled) == [([False, True, False], Way.GENERATED)]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"kernel_size": 3, "padding": 1},
+        {"kernel_size": 3, "padding": (1, 0), "stride": 2, "bias": False},
+        {"kernel_size": (2, 3), "dilation": (2, 1), "padding": (1, 2)},
+        {"kernel_size": 1, "stride": 2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("lies", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_a_large_weight(lies: torch.memory_format, more: dict[str, Any]) -> None:
+    x = torch.randn(2, 128, 5, 4).to(memory_format=lies).requires_grad_()
+    compiled = compared(nn.Conv2d(128, 129, **more), x)
+    assert ways(compiled) == [([True, False, more.get("bias", True)], Way.LIBRARY)]
+
+
+def test_a_large_weight_alone() -> None:
+    compiled = compared(nn.Conv2d(128, 128, 3, bias=False), torch.randn(1, 128, 5, 5))
+    assert ways(compiled) == []
 
 
 @pytest.mark.parametrize("net", [nn.Conv2d(6, 6, 3, groups=6), nn.Conv2d(6, 6, 3, groups=3), nn.Conv2d(6, 6, 3)])

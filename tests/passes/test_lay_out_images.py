@@ -195,7 +195,7 @@ def test_sizes_of_one(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
         out = module(x)
         found = torch.autograd.grad(out.square().sum(), [x, *net.parameters()])
         results.append([out, *found])
-    close = {"rtol": 3e-2, "atol": 3e-2} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+    rtol, atol = (3e-2, 3e-2) if dtype == torch.bfloat16 else (1e-4, 1e-5)
     for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, **close)
+        torch.testing.assert_close(one, other, rtol=rtol, atol=atol)
         assert one.stride() == other.stride()

@@ -17,6 +17,7 @@ from bridge.backends.tvm.index import product
 from bridge.backends.tvm.inplace import Item, is_local, write_in_place, write_over_dead
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
+from bridge.backends.tvm.order import reordered
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
 from bridge.backends.tvm.schedule.vector import width
 from bridge.backends.tvm.split import columns_for_cpu, for_cpu, for_gpu, split_reductions
@@ -50,13 +51,18 @@ FOR_CPU, FOR_GPU = (for_cpu, columns_for_cpu, summed_part_by_part), (for_gpu, fo
 
 
 def fuse(
-    loops: Loops, apart: frozenset[str] = frozenset(), for_a_gpu: bool = False, fresh: Collection[str] | None = None
+    loops: Loops,
+    apart: frozenset[str] = frozenset(),
+    for_a_gpu: bool = False,
+    fresh: Collection[str] | None = None,
+    released: Collection[str] = (),
 ) -> Plan:
     """Group the program's computations. Those of a node in `apart` get a kernel each, after one did not build.
 
     fresh: the call-outs whose results a kernel may write over, as over those of kernels; None for none of both.
+    released: the names of the inputs that nobody else holds.
     """
-    return _Fuser(loops, apart, for_a_gpu).plan(fresh)
+    return _Fuser(loops, apart, for_a_gpu).plan(fresh, released)
 
 
 class _Fuser:
@@ -84,7 +90,7 @@ class _Fuser:
             loops.into.values(), 0
         )  # the last item that reads what is replaced
 
-    def plan(self, fresh: Collection[str] | None) -> Plan:
+    def plan(self, fresh: Collection[str] | None, released: Collection[str]) -> Plan:
         told = 0
         for step in self._steps:
             if isinstance(step, Computation):
@@ -97,6 +103,8 @@ class _Fuser:
                 told = len(self._items) if isinstance(step, Call) else told
         self._store()
         items = [i for i in self._items if not isinstance(i, Kernel) or i.stored]
+        if not self._apart:
+            items = reordered(items, self._loops, self.base, fresh or (), released)
         write_in_place(items, self._loops, self.base)
         if not self._for_a_gpu:
             if fresh is not None:

@@ -70,7 +70,7 @@ def planned(request: Mapping[str, Any], module: Any, hardware: Hardware) -> Plan
         request["views"],
         request["into"],
     ).read()
-    return fuse(loops, frozenset(request["apart"]), hardware.is_gpu, request["fresh"])
+    return fuse(loops, frozenset(request["apart"]), hardware.is_gpu, request["fresh"], request["released"])
 
 
 @dataclass(frozen=True)

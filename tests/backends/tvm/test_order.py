@@ -1,6 +1,8 @@
-"""Gradients of weights run when that holds the least memory: first where they let go of more, late where they take it."""
+"""Gradients of weights run where that holds least: early where they let go of more, late where they take it."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -29,7 +31,7 @@ def results(graph: CompiledGraph) -> list[tuple[int, ...]]:
 
 class Layers(nn.Sequential):
     def __init__(self, *widths: int) -> None:
-        pairs = zip(widths[:-1], widths[1:], strict=True)
+        pairs = pairwise(widths)
         super().__init__(*(layer for a, b in pairs for layer in (nn.Linear(a, b, bias=False), nn.Tanh())))
 
 

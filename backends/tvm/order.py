@@ -26,7 +26,9 @@ def reordered(
     fresh: Collection[str],
     released: Collection[str],
 ) -> list[Item]:
-    """The steps in an order that holds no more memory at any time, and less where it can.
+    """The steps, with those moved of which it is likely that less memory is held meanwhile.
+
+    What is written over dead values is decided afterwards, and may be less.
 
     fresh: the call-outs that may run at another time. released: the names of the inputs that nobody else holds.
     """

@@ -19,6 +19,7 @@ from bridge.backends.tvm.kept import Entry
 from bridge.backends.tvm.lowered import Lowered
 from bridge.backends.tvm.memory import FRESH_RESULT
 from bridge.errors import BadOption, WorkerFailure
+from bridge.ir.joint import Role
 from bridge.ir.views import is_view, root_of
 from bridge.options import Options
 from bridge.runtime.cache import code_digest, users_cache
@@ -76,6 +77,7 @@ def requested(lowered: Lowered, target: Any, apart: Collection[str], writes_over
         "views": dict(lowered.views),
         "into": dict(lowered.into),
         "fresh": [n.name for n in lowered.graph.nodes if n.target in FRESH_RESULT] if writes_over_dead else None,
+        "released": released(lowered),
         "unaligned": unaligned(lowered),
         "target": target,
         "apart": sorted(apart),
@@ -150,6 +152,13 @@ def _own_target(device: torch.device) -> dict[str, Any]:
         return {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()}
     major, minor = torch.cuda.get_device_capability(device)
     return {"kind": "cuda", "arch": f"sm_{major}{minor}"}
+
+
+def released(lowered: Lowered) -> list[str]:
+    """The inputs that are gone when the program lets go of them: what was saved, but for what the caller had given."""
+    placeholders = [node for node in lowered.graph.nodes if node.op == "placeholder"]
+    roles = zip(placeholders, lowered.graph.inputs, strict=True)
+    return [node.name for node, role in roles if role is Role.SAVED and not node.name.startswith("primals")]
 
 
 def unaligned(lowered: Lowered) -> list[str]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from bridge.backends.tvm.absorb import absorbed, as_it_lies
 from bridge.backends.tvm.arrange import arrange
 from bridge.backends.tvm.bundle import Bundle, bundled
-from bridge.backends.tvm.index import Axis, Index, product
+from bridge.backends.tvm.index import product
 from bridge.backends.tvm.inplace import Item, is_local, write_in_place, write_over_dead
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
+from bridge.backends.tvm.order import reordered
 from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
 from bridge.backends.tvm.schedule.vector import width
 from bridge.backends.tvm.split import columns_for_cpu, for_cpu, for_gpu, split_reductions
@@ -49,13 +51,18 @@ FOR_CPU, FOR_GPU = (for_cpu, columns_for_cpu, summed_part_by_part), (for_gpu, fo
 
 
 def fuse(
-    loops: Loops, apart: frozenset[str] = frozenset(), for_a_gpu: bool = False, fresh: Collection[str] | None = None
+    loops: Loops,
+    apart: frozenset[str] = frozenset(),
+    for_a_gpu: bool = False,
+    fresh: Collection[str] | None = None,
+    released: Collection[str] = (),
 ) -> Plan:
     """Group the program's computations. Those of a node in `apart` get a kernel each, after one did not build.
 
     fresh: the call-outs whose results a kernel may write over, as over those of kernels; None for none of both.
+    released: the names of the inputs that nobody else holds.
     """
-    return _Fuser(loops, apart, for_a_gpu).plan(fresh)
+    return _Fuser(loops, apart, for_a_gpu).plan(fresh, released)
 
 
 class _Fuser:
@@ -63,11 +70,9 @@ class _Fuser:
         self._loops = loops
         self._apart, self._for_a_gpu = apart, for_a_gpu
         self._copies: dict[Value, Value] = {}
-        self._steps = [
-            s
-            for step in split_reductions(loops.steps, *(FOR_GPU if for_a_gpu else FOR_CPU), loops.views)
-            for s in self._compacted(step)
-        ]
+        steps = split_reductions(loops.steps, *(FOR_GPU if for_a_gpu else FOR_CPU), loops.views)
+        steps = steps if for_a_gpu else absorbed(steps, loops, apart)
+        self._steps = [s for step in steps for s in self._compacted(step)]
         self._producer: dict[Value, Step] = {}
         for step in self._steps:
             for value in _outputs(step):
@@ -85,7 +90,7 @@ class _Fuser:
             loops.into.values(), 0
         )  # the last item that reads what is replaced
 
-    def plan(self, fresh: Collection[str] | None) -> Plan:
+    def plan(self, fresh: Collection[str] | None, released: Collection[str]) -> Plan:
         told = 0
         for step in self._steps:
             if isinstance(step, Computation):
@@ -98,6 +103,8 @@ class _Fuser:
                 told = len(self._items) if isinstance(step, Call) else told
         self._store()
         items = [i for i in self._items if not isinstance(i, Kernel) or i.stored]
+        if not self._apart:
+            items = reordered(items, self._loops, self.base, fresh or (), released)
         write_in_place(items, self._loops, self.base)
         if not self._for_a_gpu:
             if fresh is not None:
@@ -110,16 +117,21 @@ class _Fuser:
         if not isinstance(step, Opaque):
             return [step]
         copies: list[Step] = []
-        inputs: list[Value] = []
-        for value in step.inputs:
+        arguments: list[Value | Computation] = []
+        for value in step.arguments:
+            if isinstance(value, Computation):
+                arguments.append(value)
+                continue
             fits = value.compact and (value.told or value not in self._loops.views)
             if not fits and value not in self._copies:
                 self._copies[value] = Value(f"{value.name}_compact_{step.outputs[0].name}", value.shape, value.dtype)
-                copies.append(_copy(value, self._copies[value], step.nodes))
-            inputs.append(self._copies.get(value, value))
+                copies.append(as_it_lies(value, self._copies[value], step.nodes))
+            arguments.append(self._copies.get(value, value))
         outputs = tuple(v if v.compact else Value(f"{v.name}_compact", v.shape, v.dtype) for v in step.outputs)
-        opaque = Opaque(step.name, step.function, tuple(inputs), outputs, step.sizes, step.nodes)
-        laid_out = [_copy(made, v, step.nodes) for made, v in zip(outputs, step.outputs, strict=True) if made is not v]
+        opaque = Opaque(step.name, step.function, tuple(arguments), outputs, step.sizes, step.nodes)
+        laid_out = [
+            as_it_lies(made, v, step.nodes) for made, v in zip(outputs, step.outputs, strict=True) if made is not v
+        ]
         return [*copies, opaque, *laid_out]
 
     def base(self, value: Value) -> Value:
@@ -339,12 +351,6 @@ class _Fuser:
 
 def _outputs(step: Step) -> tuple[Value, ...]:
     return (step.out,) if isinstance(step, Computation) else step.outputs
-
-
-def _copy(source: Value, to: Value, nodes: tuple[str, ...]) -> Computation:
-    axes = tuple(Axis(f"c{i}", size) for i, size in enumerate(source.shape))
-    body = Load(source, tuple(Index.of(a) if a.extent != 1 else Index({}) for a in axes))
-    return Computation(to, axes, body, nodes=nodes)
 
 
 def _loads(body: Scalar) -> list[Load]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from bridge.backends.tvm.index import Axis, Index, compact_strides, product
-from bridge.backends.tvm.scalar import Scalar, indices_of, symbols_in
+from bridge.backends.tvm.scalar import Load, Scalar, indices_of, symbols_in, walk
 
 
 @dataclass(eq=False)
@@ -82,14 +82,28 @@ class Computation:
 
 @dataclass(eq=False)
 class Opaque:
-    """A PrimFunc that is run as it is: several results at once, or loops written by hand. Wants compact arguments."""
+    """A PrimFunc that is run as it is: several results at once, or loops written by hand. Wants compact arguments.
+
+    arguments: for each buffer that it reads a value, or a computation of what it then computes in place of reading it.
+    """
 
     name: str
     function: Any
-    inputs: tuple[Value, ...]
+    arguments: tuple[Value | Computation, ...]
     outputs: tuple[Value, ...]
     sizes: tuple[Index, ...] = ()
     nodes: tuple[str, ...] = ()
+
+    @cached_property
+    def inputs(self) -> tuple[Value, ...]:
+        """The values that it reads from memory."""
+        found: list[Any] = []
+        for argument in self.arguments:
+            if isinstance(argument, Value):
+                found.append(argument)
+            else:
+                found += [node.value for node in walk(argument.body) if isinstance(node, Load)]
+        return tuple(dict.fromkeys(found))
 
 
 @dataclass(eq=False)

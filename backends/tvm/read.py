@@ -381,4 +381,7 @@ class Bodies:
 
 
 def _positive(expr: Any) -> bool:
+    """Whether an expression is a size that is divided by: a symbol or a number, or made of such."""
+    if isinstance(expr, tirx.Add | tirx.Mul):
+        return _positive(expr.a) and _positive(expr.b)
     return isinstance(expr, tirx.Var) or (isinstance(expr, tirx.IntImm) and int(expr) > 0)

@@ -32,7 +32,6 @@ from bridge.backends.tvm.loops import Call, Loops, Value
 from bridge.backends.tvm.read import Reader
 from bridge.backends.tvm.schedule import cpu, cuda, together
 from bridge.backends.tvm.schedule.opaque import scheduled_opaque
-from bridge.backends.tvm.schedule.parameters import Scheduled
 from bridge.backends.tvm.sizes import index_of, text_of
 
 
@@ -71,7 +70,7 @@ def planned(request: Mapping[str, Any], module: Any, hardware: Hardware) -> Plan
         request["views"],
         request["into"],
     ).read()
-    return fuse(loops, frozenset(request["apart"]), hardware.is_gpu, request["fresh"])
+    return fuse(loops, frozenset(request["apart"]), hardware.is_gpu, request["fresh"], request["released"])
 
 
 @dataclass(frozen=True)
@@ -149,8 +148,7 @@ def step_of(item: Item | Bundle, number: int, hardware: Hardware, functions: dic
     elif hardware.is_gpu:
         raise ValueError(f"{item.name} is written as loops, one after the other, which a GPU does not run")
     else:
-        sizes = [text_of(s) for s in item.sizes]
-        made = Scheduled(scheduled_opaque(item.function), item.inputs, item.outputs, sizes)
+        made = scheduled_opaque(item)
     return {
         "kernel": _entered(made.function, _named(nodes, number), functions),
         "inputs": [v.name for v in made.inputs],

@@ -14,6 +14,7 @@ from bridge.passes.batch_norm import BATCH_NORM
 from bridge.passes.each import over_lists
 from bridge.passes.logits import LOGITS
 from bridge.passes.matrices import MATRICES
+from bridge.passes.vectors import VECTORS
 
 aten = torch.ops.aten
 
@@ -51,4 +52,4 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     """Core ATen's table without what is kept whole, and our own. Kept: torch takes a fifth of a second to write it."""
     table = torch.export.default_decompositions()
     kept = {op: how for op, how in table.items() if isinstance(op, OpOverload) and op not in KEPT_WHOLE}
-    return {**kept, **TRUTHS, **BAGS, **BATCH_NORM, **LOGITS, **MATRICES, **over_lists()}
+    return {**kept, **TRUTHS, **BAGS, **BATCH_NORM, **LOGITS, **MATRICES, **VECTORS, **over_lists()}

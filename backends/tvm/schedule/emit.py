@@ -108,6 +108,11 @@ class Code:
         self.add(tirx.AllocBuffer(buffer, ON_THE_STACK), depth)
         return buffer
 
+    @property
+    def statements(self) -> list[Any]:
+        """Those of the outermost scope so far."""
+        return list(self._statements[0])
+
     def finish(self) -> Any:
         return block(self._statements[0])
 

@@ -66,20 +66,24 @@ class Parameters:
 
     def _buffer(self, value: Value, number: int) -> Any:
         """A buffer as torch hands it over, and a flat view of it."""
-        extents = Extents(self.sizes)
-        strides = None
-        if not value.compact:
-            strides = [
-                tirx.Var(f"s{number}_{n}", "int64") if size == 1 else extents(stride)
-                for n, (stride, size) in enumerate(zip(value.strides, value.shape, strict=True))
-            ]
         dtype = self._held.get(value.dtype, value.dtype)
-        shape = [extents(s) for s in value.shape]
-        buffer = tirx.decl_buffer(shape, dtype, f"p{number}", strides=strides, data_alignment=width(dtype))
-        flat = tirx.decl_buffer((extents(value.reach),), dtype, f"f{number}", data_alignment=width(dtype))
-        self._code.add(tirx.DeclBuffer(flat, data=buffer.data))
-        self.flat[value] = flat
+        buffer, self.flat[value], statement = as_handed_over(value, number, Extents(self.sizes), dtype)
+        self._code.add(statement)
         return buffer
+
+
+def as_handed_over(value: Value, number: int, extents: Extents, dtype: str) -> tuple[Any, Any, Any]:
+    """A value's buffer as torch hands it over, one of its memory in one dimension, and what declares that one."""
+    strides = None
+    if not value.compact:
+        strides = [
+            tirx.Var(f"s{number}_{n}", "int64") if size == 1 else extents(stride)
+            for n, (stride, size) in enumerate(zip(value.strides, value.shape, strict=True))
+        ]
+    shape = [extents(s) for s in value.shape]
+    buffer = tirx.decl_buffer(shape, dtype, f"p{number}", strides=strides, data_alignment=width(dtype))
+    flat = tirx.decl_buffer((extents(value.reach),), dtype, f"f{number}", data_alignment=width(dtype))
+    return buffer, flat, tirx.DeclBuffer(flat, data=buffer.data)
 
 
 class Extents:

@@ -1,0 +1,36 @@
+"""Products of vectors are written element by element, forward and backward; other products are a library's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import bridge
+
+
+def callouts(x: torch.Tensor, y: torch.Tensor, tolerance: float = 1e-4) -> set[str]:
+    """The ATen ops that a product and its gradients call, after both were compared with eager's."""
+    torch._dynamo.reset()
+
+    def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.bmm(x.sin(), y)
+
+    compiled = bridge.compile(product)
+    given = [(x.clone().requires_grad_(), y.clone().requires_grad_()) for _ in range(2)]
+    for function, (a, b) in zip((product, compiled), given, strict=True):
+        function(a, b).float().square().sum().backward()
+    torch.testing.assert_close(compiled(x, y), product(x, y), rtol=tolerance, atol=tolerance)
+    for one, other in zip(*given, strict=True):
+        torch.testing.assert_close(other.grad, one.grad, rtol=tolerance, atol=tolerance)
+    return {op for graph in bridge.inspect(compiled).graphs for call in graph.callouts for op in call.ops}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_a_column_and_a_row_and_the_other_way_round(dtype: torch.dtype) -> None:
+    assert callouts(torch.randn(300, 1, 40, dtype=dtype), torch.randn(300, 40, 1, dtype=dtype)) == set()
+    assert callouts(torch.randn(300, 40, 1, dtype=dtype), torch.randn(300, 1, 60, dtype=dtype)) <= {"aten.bmm.default"}
+
+
+def test_sums_of_narrow_types_are_left_to_the_library() -> None:
+    x, y = torch.randn(300, 1, 400, dtype=torch.bfloat16), torch.randn(300, 400, 1, dtype=torch.bfloat16)
+    assert callouts(x, y, 2e-2) == {"aten.bmm.default"}

@@ -19,7 +19,7 @@ from bridge.backends.inductor import Inductor
 from bridge.backends.library import Library
 from bridge.backends.triton.backend import Triton
 from bridge.backends.tvm import threads
-from bridge.backends.tvm.built import Built
+from bridge.backends.tvm.built import WORKER, Built
 from bridge.backends.tvm.kept import find, key_of
 from bridge.backends.tvm.lowered import Plan
 from bridge.backends.tvm.program import program
@@ -32,6 +32,7 @@ from bridge.options import Options
 from bridge.partition.support import Backends, failure_event
 from bridge.passes import PASSES, WITHOUT_LIBRARY
 from bridge.runtime.interpreter import rehearsed
+from bridge.runtime.worker import shared
 from bridge.versions import findings
 
 FALLBACKS: Mapping[str, Callable[[Options, bool], Backend]] = {
@@ -64,7 +65,9 @@ def _planned(
         for event in found.events:
             ledger.record(event)
         return found.plan, found.built, found.placement
-    from bridge.generation import generated  # which loads TVM's compiler
+    if key or not options.cache:  # else a library may be found by what the graph is lowered to
+        shared(WORKER).start()
+    from bridge.generation import generated  # which loads TVM's compiler, as the worker does meanwhile
 
     return generated(graph, backends, options, ledger, key)
 

@@ -14,7 +14,7 @@ import torch
 import tvm
 from tvm.target import codegen
 
-from bridge.backends.tvm.built import ALIGNED, ANSWER, Built, loaded, scratch
+from bridge.backends.tvm.built import ALIGNED, ANSWER, WORKER, Built, loaded, scratch
 from bridge.backends.tvm.kept import Entry
 from bridge.backends.tvm.lowered import Lowered
 from bridge.backends.tvm.memory import FRESH_RESULT
@@ -25,9 +25,6 @@ from bridge.options import Options
 from bridge.runtime.cache import code_digest, users_cache
 from bridge.runtime.worker import shared
 from bridge.versions import installed
-
-WORKER = "bridge.backends.tvm.work"
-"""The module that runs in the worker."""
 
 
 class BuildFailed(Exception):

@@ -21,6 +21,9 @@ import tvm_ffi
 from bridge.ir.compiled import Tuned
 from bridge.runtime.worker import shared
 
+WORKER = "bridge.backends.tvm.work"
+"""The module that runs in the worker, and makes kernels."""
+
 ALIGNED = 16
 """Bytes on which memory has to begin that a GPU moves in patches. torch's own begins on 512."""
 

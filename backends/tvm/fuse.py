@@ -74,14 +74,16 @@ class _Fuser:
         steps = steps if for_a_gpu else absorbed(steps, loops, apart)
         self._steps = [s for step in steps for s in self._compacted(step)]
         self._producer: dict[Value, Step] = {}
-        for step in self._steps:
+        self._number: dict[Value, int] = {}
+        for number, step in enumerate(self._steps):
             for value in _outputs(step):
-                self._producer[value] = step
+                self._producer[value], self._number[value] = step, number
         self._costs: dict[Value, tuple[int, list[Value]]] = {}
         self._required = self._needed_outside()
         if for_a_gpu:
             arrange(self._steps, self._fixed())
         self._users = self._consumers()
+        self._sums = set() if for_a_gpu else self._running_sums()
         self._roots = self._chosen()
         self._items: list[Item] = []
         self._position: dict[Value, int] = {}
@@ -96,7 +98,9 @@ class _Fuser:
             if isinstance(step, Computation):
                 for symbol in step.symbols:
                     self._told.setdefault(symbol, told)
-                if step.out in self._roots:
+                if step.out in self._sums:
+                    self._added(step)
+                elif step.out in self._roots:
                     self._placed(step)
             else:
                 self._append(step, _outputs(step))
@@ -177,6 +181,9 @@ class _Fuser:
             shows = self._shows(step)
             apart = users and not shows and self._apart.intersection(step.nodes)
             if value in self._required or (step.reduced and users) or apart or self._is_narrower(step, roots):
+                self._sums.discard(value)
+                roots.add(value)
+            elif value in self._sums:
                 roots.add(value)
             elif users and not shows:
                 operations, loads = self._cost(step.body, value, roots)
@@ -186,6 +193,36 @@ class _Fuser:
                 if self._is_dear(operations, loads, len(users)) or (repeated and operations > 1):
                     roots.add(value)
         return roots
+
+    def _running_sums(self) -> set[Value]:
+        """The sums of all terms so far, of terms that are reductions and are added one by one, as in a loop over time.
+
+        Each is kept by the kernel of its last term, which then is not: so the terms need not be held until the end.
+        """
+        sums: set[Value] = set()
+        for step in self._steps:
+            users = self._users.get(step.out, []) if isinstance(step, Computation) else []
+            if len(users) == 1 and _addends(users[0]) and self._last_term(step) is not None:
+                sums.add(step.out)
+        return sums
+
+    def _last_term(self, step: Step) -> Value | None:
+        """The reduction that a sum adds to something as large that was there before, if nobody else reads it."""
+        terms = [self._origin(value) for value in _addends(step)]
+        if not terms or any(term.numel == 1 or term.numel != _outputs(step)[0].numel for term in terms):
+            return None
+        last = max(terms, key=lambda term: self._number.get(term, -1))
+        made = self._producer.get(last)
+        alone = isinstance(made, Computation) and made.reduced and self._users.get(last) == [step]
+        return last if alone and terms[0] is not terms[1] and last not in self._required else None
+
+    def _origin(self, value: Value) -> Value:
+        """What a value shows elements of."""
+        made = self._producer.get(value)
+        while isinstance(made, Computation) and isinstance(made.body, Load) and not made.reduced:
+            value = made.body.value
+            made = self._producer.get(value)
+        return value
 
     def _shows(self, step: Computation) -> bool:
         """Whether a value is what another one is: moved, or on a GPU, which waits for memory, only in wider words."""
@@ -282,6 +319,18 @@ class _Fuser:
         self._append(kernel, (computation.out,))
         self._note_readers(len(self._items) - 1, leaves)
 
+    def _added(self, step: Computation) -> None:
+        """Put a running sum into the kernel of its last term; where it does not fit, it is no value in memory."""
+        term = self._last_term(step)
+        number = self._position.get(term, -1) if term is not None else -1
+        leaves, _ = self._leaves(step)
+        late = any(self._position.get(leaf, -1) > number for leaf in leaves)
+        if number < 0 or late or not self._join(number, step):
+            self._roots.discard(step.out)
+            return
+        self._position[step.out] = number
+        self._note_readers(number, leaves)
+
     def _gains(self, kernel: Kernel, computation: Computation, leaves: set[Value]) -> bool:
         """Whether the kernel makes or reads something large that the computation reads too, or both are one element."""
         if any(self._apart.intersection(m.nodes) for m in kernel.members):
@@ -362,6 +411,14 @@ def _cast(step: Computation) -> Value | None:
     body = step.body
     source = body.arguments[0] if isinstance(body, Operation) and body.name == "Cast" and not step.reduced else None
     return source.value if isinstance(source, Load) else None
+
+
+def _addends(step: Step) -> list[Value]:
+    """The two values that a computation adds element by element, if that is all that it does."""
+    body = step.body if isinstance(step, Computation) and not step.reduced else None
+    arguments = body.arguments if isinstance(body, Operation) and body.name == "Add" else ()
+    read = [argument.value for argument in arguments if isinstance(argument, Load)]
+    return read if len(read) == 2 else []
 
 
 def _moves(step: Computation) -> bool:

@@ -6,6 +6,7 @@ The pipes are the worker's own, so nothing that a library prints can be taken fo
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import json
@@ -66,6 +67,16 @@ class Worker:
         if "error" in answer:
             raise WorkerFailure("error", answer["error"])
         return answer["value"]
+
+    def start(self) -> None:
+        """Start the child ahead of a call, so that it loads while the parent does something else.
+
+        What keeps it from starting is told by the call.
+        """
+        if self._child is not None:
+            return  # without waiting for a call of another thread
+        with self._lock, contextlib.suppress(OSError):
+            self._child = self._child or _Child(self.module)
 
     def close(self) -> None:
         """End the child, if there is one. A later call starts another."""

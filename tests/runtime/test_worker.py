@@ -43,6 +43,20 @@ def test_answers_and_stays(worker: Worker) -> None:
     assert first["pid"] == second["pid"] == worker.pid != os.getpid()
 
 
+def test_can_be_started_ahead_of_a_call(worker: Worker) -> None:
+    worker.start()
+    pid = worker.pid
+    worker.start()
+    assert echo(worker)["pid"] == pid == worker.pid
+
+
+def test_what_cannot_be_started_ahead_is_told_by_the_call(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    worker.start()
+    with pytest.raises(WorkerFailure, match="cannot be started"):
+        echo(worker)
+
+
 def test_carries_more_than_a_pipe_holds(worker: Worker) -> None:
     long = "x" * 3_000_000
     assert echo(worker, long)["said"] == long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -81,3 +82,35 @@ def test_any_chain_of_ops_is_eagers(shape: tuple[int, int], chain: list[tuple[Ca
     torch.manual_seed(0)
     with torch.no_grad():
         graphs_of(run, torch.randn(*shape), torch.randn(*shape))
+
+
+def unrolled(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    for _ in range(6):
+        x = (x @ weight).tanh()
+    return x
+
+
+def test_terms_of_a_gradient_are_added_where_they_are_made() -> None:
+    """So that a weight that is used at every step of a loop has one gradient in memory, and not one a step."""
+    graphs = graphs_of(unrolled, leaf(3, 8), leaf(8, 8))
+    source = graphs["backward"].source
+    assert source.count("(8, 8), (8, 1), torch_float32)") == 1  # the first term; the others are added in its place
+    assert not re.search(r"mm_\d+ = empty\(\(8, 8\)", source.split("add", 1)[1])
+
+
+def test_a_sum_that_its_last_term_cannot_hold_is_taken_at_once() -> None:
+    def transposed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        total = x @ x
+        for n in range(1, 5):
+            total = total + (y * n @ y).t()
+        return total.tanh() + total.sigmoid()
+
+    graphs_of(transposed, leaf(8, 8), leaf(8, 8))
+
+
+def test_a_term_that_somebody_else_reads_stays() -> None:
+    def read_twice(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        first, second, third = x @ y, y @ x, x.t() @ y
+        return (first + second + third).tanh() + second.sin() + (first + third).cos()
+
+    graphs_of(read_twice, leaf(8, 8), leaf(8, 8))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -86,6 +86,13 @@ SMALL = 16384
 SMALL_ON_A_GPU = 1 << 22
 """The same on a GPU: there a library's call costs the host 30 µs and more, and a kernel of this size 4 µs."""
 
+GROUPED = frozenset({"transformers.grouped_mm_fallback.default", "transformers.grouped_mm_fallback_backward.default"})
+"""Products of groups of rows, by name, since their library registers them when it is imported. Each group is a product
+of ATen's inside of them."""
+
+LARGE_GROUPED = 1 << 20
+"""Multiplications from which such an op is called on a CPU: below, its call takes as long as a kernel, or longer."""
+
 
 CHECKS = frozenset(
     {
@@ -113,8 +120,7 @@ class Library:
         self.vendor = vendor
 
     def accepts(self, node: fx.Node) -> Refusal | None:
-        vendors = self.vendor and node.target in VENDOR and not is_small_product(node) and not is_by_channels(node)
-        if draws(node) or (effect_of(node) or node.target) in CHECKS or node.target in READS or vendors:
+        if draws(node) or (effect_of(node) or node.target) in CHECKS or node.target in READS or self._calls(node):
             return None
         if node.target is aten.scalar_tensor.default and real_symbols_of(node):
             return None
@@ -123,6 +129,12 @@ class Library:
         if is_view(node) and any(tensor.is_complex() for tensor in tensors_of(node)):
             return None
         return Refusal(DeadEnd.COVERAGE, f"{op_name(node)} is not called from a library", "no library")
+
+    def _calls(self, node: fx.Node) -> bool:
+        """Whether a vendor's library is called for what it is quick at."""
+        if not self.vendor or is_small_product(node) or is_by_channels(node):
+            return False
+        return node.target in VENDOR or is_large_grouped(node)
 
     def build(self, node: fx.Node) -> tuple[Callable[..., Any], dict[str, int]]:
         function, dispatched = callout(node)
@@ -147,5 +159,27 @@ def is_small_product(node: fx.Node) -> bool:
         return False
     result, factor = node.meta["val"], node.args[PRODUCTS[node.target]].meta["val"]  # type: ignore[union-attr]
     sizes = [*result.shape, factor.shape[-1]]
+    if result.is_complex():
+        return False
+    if result.device.type == "cpu" and is_of_vectors(sizes[-3:]):
+        return True
     limit = {"cpu": SMALL, "cuda": SMALL_ON_A_GPU}.get(result.device.type, 0)
-    return not result.is_complex() and all(isinstance(n, int) for n in sizes) and math.prod(sizes) <= limit
+    return all(isinstance(n, int) for n in sizes) and math.prod(sizes) <= limit
+
+
+def is_of_vectors(sizes: Sequence[int | torch.SymInt]) -> bool:
+    """Whether a product of these rows, columns and inner size is an outer or an inner one of vectors.
+
+    Each element is then read once, so a library has nothing to gain, however many there are.
+    """
+    rows, columns, inner = (isinstance(n, int) and n == 1 for n in sizes)
+    return inner or (rows and columns)
+
+
+def is_large_grouped(node: fx.Node) -> bool:
+    """Whether a node is a product of groups of rows on a CPU, and known to be large."""
+    if op_name(node) not in GROUPED:
+        return False
+    given, weight = (argument.meta["val"] for argument in node.args[:2])  # type: ignore[union-attr]
+    sizes = [given.shape[0], *weight.shape[1:]]
+    return given.device.type == "cpu" and all(isinstance(n, int) for n in sizes) and math.prod(sizes) >= LARGE_GROUPED

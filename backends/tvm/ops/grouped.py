@@ -32,11 +32,9 @@ def grouped_mm_backward(input, weight, offs, grad_output):
         return tirx.Select(group(i) < groups, product, number(0, product))
 
     def of_weight(out, x, grad, group):
-        """Row by row of the result, which stays in the cache while all rows of the input are added to it."""
         nest([groups, inner, columns], lambda place: store(out, place, number(0, name)))
-        with T.parallel(0, inner) as k, T.serial(0, rows) as i, T.If(group[i] < groups), T.Then():
-            with T.serial(0, columns) as j:
-                store(out, [group[i], k, j], out[group[i], k, j] + x[i, k] * grad[i, j])
+        with T.serial(0, rows) as i, T.If(group[i] < groups), T.Then(), T.grid(inner, columns) as (k, j):
+            store(out, [group[i], k, j], out[group[i], k, j] + x[i, k] * grad[i, j])
 
     grad_input = reduction("grouped_input", "sum", [rows, inner], [columns], of_input, weight, grad_output, group)
     return grad_input, loops("grouped_weight", [(shape_of(weight), name)], of_weight, input, grad_output, group)[0]

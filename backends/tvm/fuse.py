@@ -83,7 +83,7 @@ class _Fuser:
         if for_a_gpu:
             arrange(self._steps, self._fixed())
         self._users = self._consumers()
-        self._sums = {} if for_a_gpu else running_sums(self._steps, self._users, self._required)
+        self._sums = {} if for_a_gpu or apart else running_sums(self._steps, self._users, self._required)
         self._roots = self._chosen()
         self._items: list[Item] = []
         self._position: dict[Value, int] = {}

@@ -34,6 +34,7 @@ from bridge.backends.tvm.schedule import cpu, cuda, together
 from bridge.backends.tvm.schedule.alike import Alike
 from bridge.backends.tvm.schedule.nest import Nest
 from bridge.backends.tvm.schedule.opaque import scheduled_opaque
+from bridge.backends.tvm.schedule.parameters import Scheduled
 from bridge.backends.tvm.sizes import index_of, text_of
 
 

@@ -61,7 +61,7 @@ def test_what_is_read_at_another_distance_is_another_kernel() -> None:
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
-def test_a_recurrent_layer_is_built_once_for_any_length(kind: type[nn.RNNBase]) -> None:
+def test_a_recurrent_layer_is_built_once_for_any_length(kind: Callable[[int, int], nn.RNNBase]) -> None:
     torch.manual_seed(0)
     layer = kind(8, 16)
 

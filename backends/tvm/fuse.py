@@ -22,6 +22,7 @@ from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scala
 from bridge.backends.tvm.schedule.vector import width
 from bridge.backends.tvm.split import columns_for_cpu, for_cpu, for_gpu, split_reductions
 from bridge.backends.tvm.spread import summed_at_once, summed_part_by_part
+from bridge.backends.tvm.sums import running_sums
 
 DEAR = frozenset({"Div", "FloorDiv", "FloorMod", "Mod"})
 FREE = frozenset({"Cast", "Select", "Not", "And", "Or", "EQ", "NE", "LT", "LE", "GT", "GE"})
@@ -74,16 +75,15 @@ class _Fuser:
         steps = steps if for_a_gpu else absorbed(steps, loops, apart)
         self._steps = [s for step in steps for s in self._compacted(step)]
         self._producer: dict[Value, Step] = {}
-        self._number: dict[Value, int] = {}
-        for number, step in enumerate(self._steps):
+        for step in self._steps:
             for value in _outputs(step):
-                self._producer[value], self._number[value] = step, number
+                self._producer[value] = step
         self._costs: dict[Value, tuple[int, list[Value]]] = {}
         self._required = self._needed_outside()
         if for_a_gpu:
             arrange(self._steps, self._fixed())
         self._users = self._consumers()
-        self._sums = set() if for_a_gpu else self._running_sums()
+        self._sums = {} if for_a_gpu or apart else running_sums(self._steps, self._users, self._required)
         self._roots = self._chosen()
         self._items: list[Item] = []
         self._position: dict[Value, int] = {}
@@ -181,7 +181,7 @@ class _Fuser:
             shows = self._shows(step)
             apart = users and not shows and self._apart.intersection(step.nodes)
             if value in self._required or (step.reduced and users) or apart or self._is_narrower(step, roots):
-                self._sums.discard(value)
+                self._sums.pop(value, None)
                 roots.add(value)
             elif value in self._sums:
                 roots.add(value)
@@ -193,36 +193,6 @@ class _Fuser:
                 if self._is_dear(operations, loads, len(users)) or (repeated and operations > 1):
                     roots.add(value)
         return roots
-
-    def _running_sums(self) -> set[Value]:
-        """The sums of all terms so far, of terms that are reductions and are added one by one, as in a loop over time.
-
-        Each is kept by the kernel of its last term, which then is not: so the terms need not be held until the end.
-        """
-        sums: set[Value] = set()
-        for step in self._steps:
-            users = self._users.get(step.out, []) if isinstance(step, Computation) else []
-            if len(users) == 1 and _addends(users[0]) and self._last_term(step) is not None:
-                sums.add(step.out)
-        return sums
-
-    def _last_term(self, step: Step) -> Value | None:
-        """The reduction that a sum adds to something as large that was there before, if nobody else reads it."""
-        terms = [self._origin(value) for value in _addends(step)]
-        if not terms or any(term.numel == 1 or term.numel != _outputs(step)[0].numel for term in terms):
-            return None
-        last = max(terms, key=lambda term: self._number.get(term, -1))
-        made = self._producer.get(last)
-        alone = isinstance(made, Computation) and made.reduced and self._users.get(last) == [step]
-        return last if alone and terms[0] is not terms[1] and last not in self._required else None
-
-    def _origin(self, value: Value) -> Value:
-        """What a value shows elements of."""
-        made = self._producer.get(value)
-        while isinstance(made, Computation) and isinstance(made.body, Load) and not made.reduced:
-            value = made.body.value
-            made = self._producer.get(value)
-        return value
 
     def _shows(self, step: Computation) -> bool:
         """Whether a value is what another one is: moved, or on a GPU, which waits for memory, only in wider words."""
@@ -321,8 +291,7 @@ class _Fuser:
 
     def _added(self, step: Computation) -> None:
         """Put a running sum into the kernel of its last term; where it does not fit, it is no value in memory."""
-        term = self._last_term(step)
-        number = self._position.get(term, -1) if term is not None else -1
+        number = self._position.get(self._sums[step.out], -1)
         leaves, _ = self._leaves(step)
         late = any(self._position.get(leaf, -1) > number for leaf in leaves)
         if number < 0 or late or not self._join(number, step):
@@ -411,14 +380,6 @@ def _cast(step: Computation) -> Value | None:
     body = step.body
     source = body.arguments[0] if isinstance(body, Operation) and body.name == "Cast" and not step.reduced else None
     return source.value if isinstance(source, Load) else None
-
-
-def _addends(step: Step) -> list[Value]:
-    """The two values that a computation adds element by element, if that is all that it does."""
-    body = step.body if isinstance(step, Computation) and not step.reduced else None
-    arguments = body.arguments if isinstance(body, Operation) and body.name == "Add" else ()
-    read = [argument.value for argument in arguments if isinstance(argument, Load)]
-    return read if len(read) == 2 else []
 
 
 def _moves(step: Computation) -> bool:

@@ -31,7 +31,10 @@ from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Loops, Value
 from bridge.backends.tvm.read import Reader
 from bridge.backends.tvm.schedule import cpu, cuda, together
+from bridge.backends.tvm.schedule.alike import Alike
+from bridge.backends.tvm.schedule.nest import Nest
 from bridge.backends.tvm.schedule.opaque import scheduled_opaque
+from bridge.backends.tvm.schedule.parameters import Scheduled
 from bridge.backends.tvm.sizes import index_of, text_of
 
 
@@ -54,8 +57,10 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
         try_kernels(plan.items, hardware, trial)
         if trial.failed:
             return {"failed": trial.failed}
-    functions: dict[str, Any] = {}
-    steps = [step_of(item, number, hardware, functions) for number, item in enumerate(plan.items)]
+    functions = Functions()
+    alike = Alike(item for item in plan.items if isinstance(item, Kernel) and not hardware.is_gpu)
+    searched = request["fresh"] is None  # for better schedules, of which sizes that are no numbers have none
+    steps = [step_of(item, n, hardware, functions, None if searched else alike) for n, item in enumerate(plan.items)]
     has_library = write_library(functions, hardware.target, folder)
     return {"library": has_library, "steps": steps, "constants": _constants(plan.loops, folder)}
 
@@ -120,7 +125,7 @@ def try_kernels(items: Sequence[Item | Bundle], hardware: Hardware, trial: Trial
 
 
 def _build_one(item: Item | Bundle, number: int, hardware: Hardware) -> None:
-    functions: dict[str, Any] = {}
+    functions = Functions()
     step_of(item, number, hardware, functions)
     compiled(functions, hardware.target)
 
@@ -134,8 +139,31 @@ def _alone(binding: Any) -> Any:
     return builder.get()
 
 
-def step_of(item: Item | Bundle, number: int, hardware: Hardware, functions: dict[str, Any]) -> dict[str, Any]:
-    """One step of the program as the parent reads it; the kernel that it needs goes into `functions`."""
+class Functions(dict[str, Any]):
+    """Kernels by name. Those that differ in name only are one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[int, list[str]] = {}
+
+    def enter(self, function: Any, name: str) -> str:
+        """The name by which the kernel is known from here on."""
+        like = self._names.setdefault(tvm_ffi.structural_hash(function, map_free_vars=True), [])
+        for known in like:
+            if tvm_ffi.structural_equal(self[known], function, map_free_vars=True):
+                return known
+        like.append(name)
+        self[name] = function
+        return name
+
+
+def step_of(
+    item: Item | Bundle, number: int, hardware: Hardware, functions: Functions, alike: Alike | None = None
+) -> dict[str, Any]:
+    """One step of the program as the parent reads it; the kernel that it needs goes into `functions`.
+
+    alike: what schedules kernels that do the same once.
+    """
     if isinstance(item, Call):
         return {"call": item.name}
     nodes = list(dict.fromkeys(item.nodes))
@@ -144,13 +172,16 @@ def step_of(item: Item | Bundle, number: int, hardware: Hardware, functions: dic
         into, made = item.into, together.scheduled(item, "kernel")
     elif isinstance(item, Kernel):
         into = item.into
-        made = cuda.scheduled(item, "kernel", hardware.unaligned) if hardware.is_gpu else cpu.scheduled(item, "kernel")
+        if hardware.is_gpu:
+            made = cuda.scheduled(item, "kernel", hardware.unaligned)
+        else:
+            made = alike.scheduled(item, _on_a_cpu) if alike else _on_a_cpu(item, None)
     elif hardware.is_gpu:
         raise ValueError(f"{item.name} is written as loops, one after the other, which a GPU does not run")
     else:
         made = scheduled_opaque(item)
     return {
-        "kernel": _entered(made.function, _named(nodes, number), functions),
+        "kernel": functions.enter(made.function, _named(nodes, number)),
         "inputs": [v.name for v in made.inputs],
         "outputs": [_described(v, into.get(v)) for v in made.outputs],
         "sizes": list(made.sizes),
@@ -165,13 +196,8 @@ def _named(nodes: Sequence[str], number: int) -> str:
     return "_".join([f"k{number}", *list(dict.fromkeys(words))[-3:]])
 
 
-def _entered(function: Any, name: str, functions: dict[str, Any]) -> str:
-    """Kernels that differ in name only are one kernel."""
-    for known, other in functions.items():
-        if tvm_ffi.structural_equal(other, function, map_free_vars=True):
-            return known
-    functions[name] = function
-    return name
+def _on_a_cpu(kernel: Kernel, nest: Nest | None) -> Scheduled:
+    return cpu.scheduled(kernel, "kernel", nest=nest)
 
 
 def write_library(functions: dict[str, Any], target: Any, folder: Path) -> bool:

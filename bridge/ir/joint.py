@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _make_graph_module
 
 from bridge.ir.shapes import tensors_of
 
@@ -96,8 +97,11 @@ class JointGraph(Graph):
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:
-    """The same graph in new nodes of the same names and metadata; constants and subgraphs are shared."""
+    """The same graph in new nodes of the same names and metadata; constants and subgraphs are shared.
+
+    While torch compiles, its Python is written when somebody runs it, which for most copies nobody does.
+    """
     graph = fx.Graph()
     value, output = graph.graph_copy(module.graph, {}, return_output_node=True)  # type: ignore[misc]
     graph.output(value).meta = dict(output.meta)  # type: ignore[union-attr]
-    return fx.GraphModule(module, graph)
+    return _make_graph_module(module, graph)

@@ -31,12 +31,12 @@ BLOCK = 256
 """Terms of a partial sum."""
 
 
-def scheduled(kernel: Kernel, name: str, step: int = REGISTER_BYTES) -> Scheduled:
+def scheduled(kernel: Kernel, name: str, step: int = REGISTER_BYTES, nest: Nest | None = None) -> Scheduled:
     """The kernel as loops over rows and lanes. What it writes over an input stands for that input too.
 
-    step: bytes of a value that one step in lanes covers.
+    step: bytes of a value that one step in lanes covers. nest: what is laid out, if it is not the kernel's own.
     """
-    nest, lanes = vectorised(laid_out(nest_of(kernel)), step)
+    nest, lanes = vectorised(laid_out(nest or nest_of(kernel)), step)
     return _Writer(tiled(nest, lanes), lanes, kernel, name).write()
 
 

@@ -25,7 +25,7 @@ from bridge.backends.tvm.tune.blocks import NotTunable
 from bridge.backends.tvm.tune.history import Entry, History, Verdict, described
 from bridge.backends.tvm.tune.notes import STOP, Progress
 from bridge.backends.tvm.tune.search import SEARCHED, Outcome, Subject, search, subject_of
-from bridge.backends.tvm.work import Hardware, planned, step_of, write_library
+from bridge.backends.tvm.work import Functions, Hardware, planned, step_of, write_library
 from bridge.runtime.worker import serve
 
 LEAST, USEFUL = 0.3, 3.0
@@ -47,7 +47,7 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
     folder = Path(request["folder"])
     module = from_json_graph_str(Path(request["module"]).read_text())
     hardware = Hardware(tvm.target.Target(request["target"]), frozenset())
-    functions: dict[str, Any] = {}
+    functions = Functions()
     tasks = _tasks(planned(request, module, hardware), hardware, functions)
     tuner = Tuner(hardware.target, request, folder)
     found = tuner.run(tasks, time.monotonic() + request["tune"])
@@ -75,7 +75,7 @@ class Task:
         return {"kernel": self.name, "nodes": list(self.nodes), "calls": self.calls, "why": self.why, **verdict}
 
 
-def _tasks(plan: Plan, hardware: Hardware, functions: dict[str, Any]) -> list[Task]:
+def _tasks(plan: Plan, hardware: Hardware, functions: Functions) -> list[Task]:
     """The kernels of a program, each once. `functions` are filled with ours."""
     tasks: dict[str, Task] = {}
     for number, item in enumerate(plan.items):

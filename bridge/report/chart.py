@@ -48,16 +48,10 @@ def step_chart(points: Sequence[tuple[int, int]], highest: int, x_label: str) ->
 
 def share_bar(shares: Mapping[str, float]) -> str:
     """One horizontal bar of parts that add up to 100; each takes the class of its name."""
-    body, x = [], 0.0
-    for name, part in shares.items():
-        if part > 0:
-            body.append(
-                f'<rect class="way-{escape(name)}" x="{x:.2f}" y="0" width="{part:.2f}" height="10">'
-                f"<title>{escape(name)} {part:.1f} %</title></rect>"
-            )
-        x += part
-    label = ", ".join(f"{name} {part:.1f} %" for name, part in shares.items())
-    return _svg(100, 10, label, body, stretch=True)
+    there = {escape(name): part for name, part in shares.items() if part > 0}
+    body = [f'<i class="way-{name}" style="width:{part:.2f}%"></i>' for name, part in there.items()]
+    label = ", ".join(f"{name} {part:.1f} %" for name, part in there.items())
+    return f'<div class="share" role="img" aria-label="{label}">{"".join(body)}</div>'
 
 
 def range_bar(value: float, low: float, high: float, largest: float) -> str:

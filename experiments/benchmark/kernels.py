@@ -84,7 +84,7 @@ def main() -> None:
             torch._dynamo.reset()
             records += measured(name, function)
     about = {"command": "python -m experiments.benchmark.kernels", "shape": f"{ROWS} × {COLUMNS}, float32", **machine()}
-    write(RESULTS / "kernels.jsonl", records, about)
+    write(RESULTS / "kernels.jsonl.gz", records, about)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from torch import fx
 
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout, effect_of
-from bridge.ir.convolutions import has_a_weight_by_channels
+from bridge.ir.convolutions import is_slow_depthwise
 from bridge.ir.nodes import READS, draws, op_name
 from bridge.ir.shapes import new_symbols_of, real_symbols_of, tensors_of
 from bridge.ir.views import is_view
@@ -132,7 +132,7 @@ class Library:
 
     def _calls(self, node: fx.Node) -> bool:
         """Whether a vendor's library is called for what it is quick at."""
-        if not self.vendor or is_small_product(node) or is_by_channels(node):
+        if not self.vendor or is_small_product(node) or is_weight_of_depthwise(node):
             return False
         return node.target in VENDOR or is_large_grouped(node)
 
@@ -148,9 +148,9 @@ def as_pairs(whole: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(torch.zeros_like(whole) if whole._is_zerotensor() else whole)
 
 
-def is_by_channels(node: fx.Node) -> bool:
+def is_weight_of_depthwise(node: fx.Node) -> bool:
     """Whether a node is the gradient of a depthwise convolution's weight alone, and better a kernel's."""
-    return has_a_weight_by_channels(node) and list(node.args[-1]) == [False, True, False]  # type: ignore[arg-type]
+    return is_slow_depthwise(node) and list(node.args[-1]) == [False, True, False]  # type: ignore[arg-type]
 
 
 def is_small_product(node: fx.Node) -> bool:

@@ -18,7 +18,7 @@ from bridge.backends.tvm.inplace import Item, is_local, write_in_place, write_ov
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
 from bridge.backends.tvm.order import reordered
-from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, walk
+from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, symbols_in, walk
 from bridge.backends.tvm.schedule.vector import width
 from bridge.backends.tvm.split import columns_for_cpu, for_cpu, for_gpu, split_reductions
 from bridge.backends.tvm.spread import summed_at_once, summed_part_by_part
@@ -108,13 +108,17 @@ class _Fuser:
         self._store()
         items = [i for i in self._items if not isinstance(i, Kernel) or i.stored]
         if not self._apart:
-            items = reordered(items, self._loops, self.base, fresh or (), released)
+            items = reordered(items, self._loops, self.base, fresh or (), released, self._told_by_calls())
         write_in_place(items, self._loops, self.base)
         if not self._for_a_gpu:
             if fresh is not None:
                 write_over_dead(items, self._loops, self.base, fresh)
             return Plan(bundled(items, self.base, self._apart), self._loops)
         return Plan(items, self._loops)
+
+    def _told_by_calls(self) -> set[str]:
+        """The symbolic sizes that no input tells."""
+        return {*self._told} - symbols_in(size for value in self._loops.inputs for size in value.shape)
 
     def _compacted(self, step: Step) -> list[Step]:
         """A step that runs as it is wants compact arguments: copies are put before the first that wants one."""
@@ -292,8 +296,9 @@ class _Fuser:
     def _added(self, step: Computation) -> None:
         """Put a running sum into the kernel of its last term; where it does not fit, it is no value in memory."""
         number = self._position.get(self._sums[step.out], -1)
-        leaves, _ = self._leaves(step)
+        leaves, symbols = self._leaves(step)
         late = any(self._position.get(leaf, -1) > number for leaf in leaves)
+        late = late or any(self._told[symbol] > number for symbol in symbols)
         if number < 0 or late or not self._join(number, step):
             self._roots.discard(step.out)
             return

@@ -13,6 +13,7 @@ from bridge.backends.tvm.index import Index, Quotient, Remainder, Size
 from bridge.backends.tvm.inplace import Item
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Loops, Value
+from bridge.backends.tvm.scalar import symbols_in
 from bridge.backends.tvm.schedule.vector import width
 
 LIKELY = 512
@@ -25,14 +26,16 @@ def reordered(
     base: Callable[[Value], Value],
     fresh: Collection[str],
     released: Collection[str],
+    told_late: Collection[str] = (),
 ) -> list[Item]:
     """The steps, with those moved of which it is likely that less memory is held meanwhile.
 
     What is written over dead values is decided afterwards, and may be less.
 
     fresh: the call-outs that may run at another time. released: the names of the inputs that nobody else holds.
+    told_late: the symbolic sizes that a call tells, and no input.
     """
-    return _Order(items, loops, base, fresh, released).changed()
+    return _Order(items, loops, base, fresh, released, told_late).changed()
 
 
 class _Order:
@@ -43,8 +46,10 @@ class _Order:
         base: Callable[[Value], Value],
         fresh: Collection[str],
         released: Collection[str],
+        told_late: Collection[str],
     ) -> None:
         self._items = list(items)
+        self._told_late = frozenset(told_late)
         self._made = {id(item): {base(v) for v in _results(item)} for item in items}
         self._read = {id(item): {base(v) for v in (_inputs(item))} for item in items}
         self._fresh = fresh
@@ -57,7 +62,7 @@ class _Order:
     def changed(self) -> list[Item]:
         late = [item for item in self._items if self._is_last(item) and self._size(item) > self._held(item)]
         self._items = [item for item in self._items if item not in late]
-        for item in [item for item in self._items if self._is_last(item)]:
+        for item in [item for item in self._items if self._is_last(item) and not self._told_late & _symbols(item)]:
             self._advance(item)
         return [*self._items, *sorted(late, key=self._held, reverse=True)]
 
@@ -108,6 +113,13 @@ def _number(index: Index) -> int:
                 factor *= LIKELY
         total += factor
     return total
+
+
+def _symbols(item: Item) -> set[str]:
+    """The symbolic sizes that an item has to know."""
+    if isinstance(item, Kernel):
+        return {symbol for member in item.members for symbol in member.symbols}
+    return symbols_in(size for value in (*item.inputs, *item.outputs) for size in (*value.shape, *value.strides))
 
 
 def _results(item: Item) -> Sequence[Value]:

@@ -1,8 +1,8 @@
-"""What kind of convolution of images a node is, by its sizes."""
+"""What kind of convolution of images a node is, and whether its kind is one that a library on a CPU is slow at."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import fx
@@ -48,7 +48,13 @@ def is_product(node: fx.Node) -> bool:
     return not slides and given["groups"] == 1 and tuple(weight.shape[2:]) == (1, 1)
 
 
-def has_a_weight_by_channels(node: fx.Node) -> bool:
+def both(numbers: Sequence[int]) -> tuple[int, int]:
+    """A stride, padding or dilation for both dimensions, which torch also takes as one number."""
+    first, *rest = numbers
+    return (first, *rest) if rest else (first, first)  # type: ignore[return-value]
+
+
+def is_slow_depthwise(node: fx.Node) -> bool:
     """Whether a node asks for gradients of a convolution on a CPU whose weight's gradient is better a kernel's.
 
     oneDNN makes that of a depthwise convolution tap by tap: of 5 times 5 taps over 28 times 28 places it takes 4 times
@@ -64,7 +70,7 @@ def has_a_weight_by_channels(node: fx.Node) -> bool:
     return given["output_mask"][1] and (few or weight.shape[2] * weight.shape[3] >= TAPS)
 
 
-def has_a_large_weight(node: fx.Node) -> bool:
+def is_slow_at_few_places(node: fx.Node) -> bool:
     """Whether a node asks for gradients of a convolution on a CPU of few places, but with a large weight.
 
     oneDNN takes 5 to 17 times as long for the weight's gradient as the product of matrices that it is: 12 ms for

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx._lazy_graph_module import _make_graph_module
 
 from bridge.ir.shapes import tensors_of
 
@@ -97,11 +96,8 @@ class JointGraph(Graph):
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:
-    """The same graph in new nodes of the same names and metadata; constants and subgraphs are shared.
-
-    While torch compiles, its Python is written when somebody runs it, which for most copies nobody does.
-    """
+    """The same graph in new nodes of the same names and metadata; constants and subgraphs are shared."""
     graph = fx.Graph()
     value, output = graph.graph_copy(module.graph, {}, return_output_node=True)  # type: ignore[misc]
     graph.output(value).meta = dict(output.meta)  # type: ignore[union-attr]
-    return _make_graph_module(module, graph)
+    return fx.GraphModule(module, graph)

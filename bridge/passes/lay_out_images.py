@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 from torch.fx.node import map_arg
 
 from bridge.ir.convolutions import CONVOLUTIONS, is_of_images
@@ -31,7 +32,7 @@ FOLLOW = frozenset({
     aten._batch_norm_with_update_functional.default, aten._native_batch_norm_legit.no_stats,
     aten._native_batch_norm_legit_functional.default, aten._to_copy.default, aten._adaptive_avg_pool2d.default,
     aten._adaptive_avg_pool2d_backward.default, aten.avg_pool2d.default, aten.avg_pool2d_backward.default,
-    aten.cat.default, aten.clone.default, aten.constant_pad_nd.default, aten.detach.default, aten.alias.default,
+    aten.cat.default, aten.clone.default, aten.constant_pad_nd.default,
     aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default,
     aten.native_batch_norm.default, aten.native_batch_norm_backward.default, aten.native_dropout.default,
     aten.native_dropout_backward.default, aten.threshold_backward.default,
@@ -39,11 +40,16 @@ FOLLOW = frozenset({
 """What gives images that lie as those it is given, besides what works element by element."""
 
 BY_PLACE = frozenset({
-    aten._unsafe_view.default, aten.expand.default, aten.permute.default, aten.select.int, aten.slice.Tensor,
-    aten.split.Tensor, aten.split_with_sizes.default, aten.squeeze.dim, aten.squeeze.dims, aten.t.default,
-    aten.transpose.int, aten.unbind.int, aten.unsqueeze.default, aten.view.default,
+    aten._unsafe_view.default, aten.alias.default, aten.detach.default, aten.expand.default, aten.permute.default,
+    aten.select.int, aten.slice.Tensor, aten.split.Tensor, aten.split_with_sizes.default, aten.squeeze.dim,
+    aten.squeeze.dims, aten.t.default, aten.transpose.int, aten.unbind.int, aten.unsqueeze.default, aten.view.default,
 })  # fmt: skip
 """Views that show the same elements however these lie, if there is such a view at all."""
+
+BY_MEMORY = frozenset({
+    aten.as_strided_copy.default, aten.as_strided_scatter.default, aten.view_copy.default, aten._reshape_copy.default,
+})  # fmt: skip
+"""What computes something else, or nothing, of what lies otherwise."""
 
 LAST, CONTIGUOUS = torch.channels_last, {"memory_format": torch.contiguous_format}
 
@@ -81,7 +87,7 @@ class _Layout:
                 self._view(node)
             elif node.target is operator.getitem:
                 self._pick(node)
-            elif node.op == "output" or self._draws(node):
+            elif node.op == "output" or _goes_by_memory(node) or self._draws(node):
                 self._as_it_was(node)
             elif self._follows(node):
                 self._lay(node)
@@ -195,6 +201,14 @@ class _Layout:
             made.meta["val"] = self._before[source]
             self._copies[source, torch.contiguous_format] = made
         return self._copies[source, torch.contiguous_format]
+
+
+def _goes_by_memory(node: fx.Node) -> bool:
+    """Whether how its arguments lie may tell what a node computes: of ops that are not ATen's, nobody knows."""
+    if node.op != "call_function" or node.target is operator.getitem:
+        return False
+    is_atens = isinstance(node.target, OpOverload) and node.target.namespace in ("aten", "prims")
+    return not is_atens or node.target in BY_MEMORY
 
 
 def _value(node: fx.Node) -> torch.Tensor | None:

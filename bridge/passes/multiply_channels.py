@@ -50,10 +50,12 @@ def _multiplies(node: fx.Node) -> bool:
     if values["weight"].device.type != "cpu" or any(math.prod(value.shape) == 0 for value in values.values()):
         return False
     images = (values["input"], values["grad_output"])
-    return all(map(_is_by_channels, images)) or all(value.shape[0] == 1 and value.is_contiguous() for value in images)
+    return all(map(_has_channels_last, images)) or all(
+        value.shape[0] == 1 and value.is_contiguous() for value in images
+    )
 
 
-def _is_by_channels(value: torch.Tensor) -> bool:
+def _has_channels_last(value: torch.Tensor) -> bool:
     return value.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -75,7 +77,7 @@ class _Product:
         self._graph, self._node = graph, node
         self._given = call_arguments(node)
         values = tensors_of_convolution(node)
-        self._by_channels = all(_is_by_channels(values[name]) for name in ("input", "grad_output"))
+        self._by_channels = all(_has_channels_last(values[name]) for name in ("input", "grad_output"))
 
     def result(self) -> fx.Node:
         x, weight, bias = self._matrix(self._given["input"]), self._weight(), self._given["bias"]

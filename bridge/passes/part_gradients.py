@@ -1,7 +1,7 @@
 """Ask for the gradient of a convolution's weight apart from the others, where a library on a CPU is slow at it.
 
-That of a depthwise convolution becomes a kernel. That of a large weight that stands at few places is the product of the
-gradient and the patches of the image that the weight was laid on.
+That of a depthwise convolution becomes a kernel, if it has many taps or few places. That of a large weight at few
+places is the product of the result's gradient and the patches of the image that the weight was laid on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.ir.convolutions import has_a_large_weight, has_a_weight_by_channels
+from bridge.ir.convolutions import both, is_slow_at_few_places, is_slow_depthwise
 from bridge.ir.joint import Graph, copied
 from bridge.ir.schema import call_arguments
 from bridge.ledger import Ledger
@@ -40,7 +40,7 @@ def part_gradients(graph: Graph, ledger: Ledger) -> Graph:
 
 
 def _parts(node: fx.Node) -> bool:
-    return has_a_large_weight(node) or (has_a_weight_by_channels(node) and any(_others(node)))
+    return is_slow_at_few_places(node) or (is_slow_depthwise(node) and any(_others(node)))
 
 
 def _others(node: fx.Node) -> list[bool]:
@@ -53,7 +53,7 @@ def _part(graph: fx.Graph, node: fx.Node) -> None:
     picks = {pick: pick.args[1] for pick in node.users}
     given, others = node.args[:-1], _others(node)
     rest = new_node(graph, node, node.target, (*given, others)) if any(others) else None
-    weight = _by_patches(graph, node) if has_a_large_weight(node) else None
+    weight = _by_patches(graph, node) if is_slow_at_few_places(node) else None
     alone = new_node(graph, node, node.target, (*given, [n == WEIGHT for n in range(ALL)])) if weight is None else None
     for pick, number in picks.items():
         if number != WEIGHT:
@@ -73,10 +73,10 @@ def _by_patches(graph: fx.Graph, node: fx.Node) -> fx.Node:
         return new_node(graph, node, target, args, kwargs)
 
     shape = list(given["weight"].meta["val"].shape)
-    patches, padding = given["input"], [int(n) for n in given["padding"]]
-    if any(padding):
-        patches = new(aten.constant_pad_nd.default, patches, [padding[1], padding[1], padding[0], padding[0]], 0.0)
-    for dim, step, apart in zip((2, 3), given["stride"], given["dilation"], strict=True):
+    patches, (above, beside) = given["input"], both(given["padding"])
+    if above or beside:
+        patches = new(aten.constant_pad_nd.default, patches, [beside, beside, above, above], 0.0)
+    for dim, step, apart in zip((2, 3), both(given["stride"]), both(given["dilation"]), strict=True):
         patches = new(aten.unfold.default, patches, dim, (shape[dim] - 1) * apart + 1, step)
         if apart != 1:
             patches = new(aten.slice.Tensor, patches, -1, 0, 1 << 62, apart)

@@ -95,6 +95,27 @@ def test_a_step(wanted: None) -> None:
     assert "channels_last" in str(graph.graph.module.code)
 
 
+@pytest.fixture
+def gained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every convolution on a CPU gained."""
+    monkeypatch.setattr(image_layouts, "_is_quicker", lambda node: True)
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ([nn.Conv2d(3, 8, 3), nn.Conv2d(8, 32, 1), nn.Conv2d(32, 8, 1)], [True]),
+        ([nn.Conv2d(3, 32, 1), nn.Conv2d(32, 32, 3, groups=32), nn.Conv2d(32, 8, 3)], [True, True]),
+        ([nn.Conv2d(3, 32, 3), nn.Conv2d(32, 32, 3), nn.Conv2d(32, 8, 1)], [False, False, False]),
+    ],
+)
+def test_most_convolutions_decide(layers: list[nn.Module], expected: list[bool]) -> None:
+    net, x = nn.Sequential(*layers).requires_grad_(False), torch.randn(2, 3, 16, 16)
+    compiled = bridge.compile(net, options={"cache": False})
+    torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
+    assert [by_channels(node) for node in convolutions(compiled)] == expected
+
+
 def convolutions(compiled: Any) -> list[fx.Node]:
     graphs = [graph.graph for graph in bridge.inspect(compiled).graphs]
     return [node for graph in graphs for node in graph.nodes if node.target in CONVOLUTIONS]
@@ -108,7 +129,7 @@ def by_channels(node: fx.Node) -> bool:
 
 
 @pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last], ids=str)
-def test_training_on_a_cpu(format: torch.memory_format) -> None:
+def test_training_on_a_cpu(gained: None, format: torch.memory_format) -> None:
     """A weight and its gradient stay as they are; images lie by channels, and what leaves the graph as it did."""
     net, x = Net().to(memory_format=format), torch.randn(4, 3, 16, 16).to(memory_format=format)
     eager = copy.deepcopy(net)
@@ -135,7 +156,7 @@ class Heavy(nn.Module):
         return self.layers(x)
 
 
-def test_a_heavy_weight_stays_as_it_is() -> None:
+def test_a_heavy_weight_stays_as_it_is(gained: None) -> None:
     net, x = Heavy(), torch.randn(2, 3, 16, 16)
     compiled = bridge.compile(net, options={"cache": False})
     torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
@@ -156,7 +177,7 @@ class Seen(nn.Module):
         return self.norm(y.permute(0, 2, 3, 1)), first * second[..., :1], strided * 2, y.flatten(1).sin(), y[:, :, 1:]
 
 
-def test_views() -> None:
+def test_views(gained: None) -> None:
     net, x = Seen(), torch.randn(2, 3, 8, 8)
     compiled = bridge.compile(net, options={"cache": False})
     for one, other in zip(compiled(x), net(x), strict=True):
@@ -166,7 +187,7 @@ def test_views() -> None:
 
 
 @pytest.mark.parametrize("draw", [nn.Dropout(0.5), nn.Dropout2d(0.5), torch.randn_like, torch.bernoulli])
-def test_what_is_drawn_stays_the_same(draw: Any) -> None:
+def test_what_is_drawn_stays_the_same(gained: None, draw: Any) -> None:
     """A generator fills memory in its order, so what it fills lies as in eager."""
     stem, x = nn.Conv2d(3, 8, 3, padding=1), torch.randn(2, 3, 8, 8)
 
@@ -184,7 +205,7 @@ def test_what_is_drawn_stays_the_same(draw: Any) -> None:
 
 @pytest.mark.parametrize("sizes", [(2, 1, 8, 8), (1, 1, 1, 1), (2, 8, 1, 1), (0, 8, 4, 4), (1, 8, 5, 1)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_sizes_of_one(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_sizes_of_one(gained: None, sizes: tuple[int, ...], dtype: torch.dtype) -> None:
     net = nn.Sequential(nn.Conv2d(sizes[1], 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 1, 1), nn.Conv2d(1, 8, 1)).to(
         dtype
     )
@@ -199,3 +220,35 @@ def test_sizes_of_one(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=rtol, atol=atol)
         assert one.stride() == other.stride()
+
+
+def written_by_strides(x: torch.Tensor) -> torch.Tensor:
+    torch.as_strided(x, (5, 7), (7, 1), 3).zero_()
+    return x * 1.5
+
+
+def branched(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: (x * 2).flatten(1), lambda x: (x * 3).flatten(1), (x,))
+
+
+def strides_of(x: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(x.stride()) + x.flatten()[:4].long()
+
+
+@pytest.fixture
+def told() -> Any:
+    """An op of somebody else, who tells how its argument lies."""
+    with torch.library._scoped_library("images", "FRAGMENT") as library:
+        library.define("told(Tensor x) -> Tensor")
+        library.impl("told", strides_of, "CPU")
+        library.impl("told", lambda x: x.new_empty(4, dtype=torch.int64), "Meta")
+        yield torch.ops.images.told
+
+
+@pytest.mark.parametrize("name", ["written_by_strides", "branched", "told"])
+def test_what_goes_by_memory_is_given_what_lies_as_at_capture(gained: None, name: str, told: Any) -> None:
+    reader = {"written_by_strides": written_by_strides, "branched": branched, "told": lambda x: told(x * 2)}[name]
+    stem, x = nn.Conv2d(3, 8, 3).requires_grad_(False), torch.randn(2, 3, 16, 16)
+    compiled = bridge.compile(lambda x: reader(stem(x) * 2), options={"cache": False})
+    torch.testing.assert_close(compiled(x), reader(stem(x) * 2), rtol=1e-4, atol=1e-5)
+    assert all(map(by_channels, convolutions(compiled)))

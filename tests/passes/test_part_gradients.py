@@ -64,6 +64,7 @@ def test_alone() -> None:
         {"kernel_size": 3, "padding": (1, 0), "stride": 2, "bias": False},
         {"kernel_size": (2, 3), "dilation": (2, 1), "padding": (1, 2)},
         {"kernel_size": 1, "stride": 2},
+        {"kernel_size": 3, "padding": (1,), "stride": (2,), "dilation": (1,)},
     ],
     ids=str,
 )

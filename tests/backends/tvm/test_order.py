@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -44,3 +46,38 @@ def test_with_few_samples_it_waits_for_the_end() -> None:
     graph = backward_of(Layers(112, 128, 144, 160), torch.randn(40, 112))
     assert results(graph)[:2] == [(40, 144), (40, 128)]
     assert sorted(results(graph)[2:]) == [(128, 112), (144, 128), (160, 144)]
+
+
+def moved(
+    x: torch.Tensor, w: torch.Tensor, y: torch.Tensor, v: torch.Tensor, k: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The second result is of a size that is read after a larger value was made."""
+    product, large = x @ w, y.exp()
+    first, number = large @ v, int(k.item())
+    torch._check(number >= 0)
+    torch._check(number <= product.shape[0])
+    return first, product[:number] * 2
+
+
+def added(x: torch.Tensor, z: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A sum whose last term is made with an earlier one, but before the number that the other term is made of."""
+    sums = x.sum(1)
+    total = z * k.item() + (x * x).sum(1)
+    return sums[None] @ x, (total + y).sin()
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "number"),
+    [
+        (moved, [(8192, 64), (64, 64), (2048, 300), (300, 64)], 700),
+        (added, [(64, 512), (64,), (64,)], 3),
+    ],
+)
+def test_a_size_is_told_before_it_is_asked_for(function: Any, shapes: list[tuple[int, ...]], number: int) -> None:
+    args = [*map(torch.randn, shapes), torch.tensor(number)]
+    compiled = bridge.compile(function)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        found = compiled(*args)
+    for one, other in zip(found, function(*args), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+    assert len(bridge.inspect(compiled).graphs) == 1

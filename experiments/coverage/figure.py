@@ -29,7 +29,7 @@ OURS = {
     "bridge": RESULTS / "corpus.jsonl.gz",
     NO_LIBRARY: RESULTS / "corpus_generated.jsonl.gz",
 }
-PEERS = RESULTS / "peers.jsonl"
+PEERS = RESULTS / "peers.jsonl.gz"
 SHOWN = {"tvm.relax.frontend.torch": "TVM's importer", "torch.onnx": "torch.onnx", "torch_mlir": "torch-mlir"}
 """The peers that are drawn, with the names that people know them by."""
 

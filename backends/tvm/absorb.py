@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from bridge.backends.tvm.costs import DEAR, moves, operations
 from bridge.backends.tvm.index import Axis, Index
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
-from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Rewriter, Scalar, walk
+from bridge.backends.tvm.scalar import Constant, Load, Rewriter, Scalar, walk
 from bridge.backends.tvm.schedule.opaque import Reading, readings
 
-CHEAP, LOADS = 8, 4
+CHEAP, LOADS = DEAR - 1, 4
 """Operations and loads of an element that is computed inside of serial loops, where neither lanes nor threads are."""
-
-FREE = frozenset({"Cast", "Select", "Not", "And", "Or", "EQ", "NE", "LT", "LE", "GT", "GE"})
 
 
 def absorbed(steps: Sequence[Step], loops: Loops, apart: frozenset[str]) -> list[Step]:
@@ -78,7 +77,7 @@ class _Absorb:
 
         def resolved(load: Load) -> Scalar:
             source = self._maker(load.value)
-            if source is None or not (_moves(source) or (self._is_alone(load.value) and _is_cheap(source.body))):
+            if source is None or not (moves(source) or (self._is_alone(load.value) and _is_cheap(source.body))):
                 return load
             return self._expanded(source, load.index, nodes)
 
@@ -108,20 +107,7 @@ def _read(step: Step) -> set[Value]:
     return set(step.inputs)
 
 
-def _moves(step: Computation) -> bool:
-    return isinstance(step.body, Load | Constant)
-
-
 def _is_cheap(body: Scalar) -> bool:
     """Whether an element takes a few operations of the processor's own."""
-    operations = loads = 0
-    for node in set(walk(body)):
-        if isinstance(node, Load):
-            loads += 1
-        elif isinstance(node, Operation):
-            if "." in node.name or node.name in ("Div", "FloorDiv", "FloorMod", "Mod"):
-                return False
-            operations += node.name not in FREE
-        elif isinstance(node, Guarded):
-            operations += 2
-    return operations <= CHEAP and loads <= LOADS
+    nodes = set(walk(body))
+    return sum(map(operations, nodes)) <= CHEAP and sum(isinstance(node, Load) for node in nodes) <= LOADS

@@ -13,19 +13,18 @@ from dataclasses import dataclass
 from bridge.backends.tvm.absorb import absorbed, as_it_lies
 from bridge.backends.tvm.arrange import arrange
 from bridge.backends.tvm.bundle import Bundle, bundled
+from bridge.backends.tvm.costs import moves, operations
 from bridge.backends.tvm.index import product
 from bridge.backends.tvm.inplace import Item, is_local, write_in_place, write_over_dead
 from bridge.backends.tvm.kernel import Kernel
 from bridge.backends.tvm.loops import Call, Computation, Loops, Opaque, Step, Value
 from bridge.backends.tvm.order import reordered
-from bridge.backends.tvm.scalar import Constant, Guarded, Load, Operation, Scalar, symbols_in, walk
+from bridge.backends.tvm.scalar import Load, Operation, Scalar, symbols_in, walk
 from bridge.backends.tvm.schedule.vector import width
 from bridge.backends.tvm.split import columns_for_cpu, for_cpu, for_gpu, split_reductions
 from bridge.backends.tvm.spread import summed_at_once, summed_part_by_part
 from bridge.backends.tvm.sums import running_sums
 
-DEAR = frozenset({"Div", "FloorDiv", "FloorMod", "Mod"})
-FREE = frozenset({"Cast", "Select", "Not", "And", "Or", "EQ", "NE", "LT", "LE", "GT", "GE"})
 CHEAP = 3
 """A value that costs at most this many operations and one load is computed again rather than stored."""
 
@@ -203,7 +202,7 @@ class _Fuser:
         source = _cast(step)
         if self._for_a_gpu and source is not None:
             return width(source.dtype) < width(step.out.dtype)
-        return _moves(step)
+        return moves(step)
 
     def _is_narrower(self, step: Computation, roots: set[Value]) -> bool:
         """Whether a value in memory is read as this one alone, which takes less of it."""
@@ -230,25 +229,21 @@ class _Fuser:
 
         For a GPU a value that is read several times counts as one load, since its kernel reads it once.
         """
-        operations, loads = 0, []
+        count, loads = 0, []
         for node in walk(body):
-            if isinstance(node, Operation):
-                dear = node.name in DEAR or "." in node.name
-                operations += 8 if dear else 0 if node.name in FREE else 1
-            elif isinstance(node, Guarded):
-                operations += 2
-            elif isinstance(node, Load):
+            count += operations(node)
+            if isinstance(node, Load):
                 source = self._producer.get(node.value)
                 if isinstance(source, Computation) and node.value not in roots:
                     if node.value not in self._costs:
                         self._cost(source.body, node.value, roots)
                     inner = self._costs[node.value]
-                    operations, loads = operations + inner[0], [*loads, *inner[1]]
+                    count, loads = count + inner[0], [*loads, *inner[1]]
                 elif node.value.numel != 1 and not (self._for_a_gpu and self._is_small(node.value, out)):
                     loads.append(node.value)
         read = list(dict.fromkeys(loads)) if self._for_a_gpu else loads
-        self._costs[out] = operations, read
-        return operations, len(read)
+        self._costs[out] = count, read
+        return count, len(read)
 
     def _is_small(self, value: Value, out: Value) -> bool:
         """Whether a value is so much smaller than another that it stays in the cache while that is computed."""
@@ -385,11 +380,6 @@ def _cast(step: Computation) -> Value | None:
     body = step.body
     source = body.arguments[0] if isinstance(body, Operation) and body.name == "Cast" and not step.reduced else None
     return source.value if isinstance(source, Load) else None
-
-
-def _moves(step: Computation) -> bool:
-    """Whether the computation only moves elements, or is a constant."""
-    return not step.reduced and isinstance(step.body, Load | Constant)
 
 
 def _repeats(user: Computation, value: Value) -> bool:

@@ -14,7 +14,7 @@ aten = torch.ops.aten
 CONVOLUTIONS = (aten.convolution.default, aten.convolution_backward.default)
 
 PLACES = 256
-"""Places of all images together up to which the gradient of a weight by channels is a kernel's."""
+"""Places of all images together up to which the gradient of a depthwise weight is a kernel's."""
 
 TAPS = 16
 """Numbers of a channel's weight from which on it is a kernel's for any number of places."""
@@ -60,14 +60,10 @@ def is_slow_depthwise(node: fx.Node) -> bool:
     oneDNN makes that of a depthwise convolution tap by tap: of 5 times 5 taps over 28 times 28 places it takes 4 times
     as long as a kernel, of 2 times 2 places 26 times. Of 3 times 3 taps over many places it takes half as long.
     """
-    if node.target is not aten.convolution_backward.default or not is_of_images(node):
+    weight, places = _asked_for(node)
+    if weight is None or call_arguments(node)["groups"] < 2 or weight.shape[1] != 1:
         return False
-    given, values = call_arguments(node), tensors_of_convolution(node)
-    weight, (batch, _, height, width) = values["weight"], values["grad_output"].shape
-    if weight.device.type != "cpu" or given["transposed"] or given["groups"] < 2 or weight.shape[1] != 1:
-        return False
-    few = batch * height * width <= PLACES
-    return given["output_mask"][1] and (few or weight.shape[2] * weight.shape[3] >= TAPS)
+    return places <= PLACES or weight.shape[2] * weight.shape[3] >= TAPS
 
 
 def is_slow_at_few_places(node: fx.Node) -> bool:
@@ -76,10 +72,19 @@ def is_slow_at_few_places(node: fx.Node) -> bool:
     oneDNN takes 5 to 17 times as long for the weight's gradient as the product of matrices that it is: 12 ms for
     512 × 512 channels, 3 × 3 taps and 8 places, on one core. The other gradient it makes in the time of a product.
     """
-    if node.target is not aten.convolution_backward.default or not is_of_images(node):
+    weight, places = _asked_for(node)
+    if weight is None or call_arguments(node)["groups"] != 1:
         return False
+    return 0 < places <= FEW and weight.numel() >= LARGE
+
+
+def _asked_for(node: fx.Node) -> tuple[torch.Tensor | None, int]:
+    """The weight whose gradient a node asks for, of real numbers on a CPU, and the places where it stands."""
+    if node.target is not aten.convolution_backward.default or not is_of_images(node):
+        return None, 0
     given, values = call_arguments(node), tensors_of_convolution(node)
     weight, (batch, _, height, width) = values["weight"], values["grad_output"].shape
-    if weight.device.type != "cpu" or given["transposed"] or given["groups"] != 1 or not given["output_mask"][1]:
-        return False
-    return 0 < batch * height * width <= FEW and weight.numel() >= LARGE
+    if weight.device.type != "cpu" or not weight.dtype.is_floating_point:
+        return None, 0
+    wanted = given["output_mask"][1] and not given["transposed"]
+    return weight if wanted else None, batch * height * width

@@ -47,7 +47,10 @@ def _multiplies(node: fx.Node) -> bool:
     if not is_of_images(node) or not is_product(node):
         return False
     values = tensors_of_convolution(node)
-    if values["weight"].device.type != "cpu" or any(math.prod(value.shape) == 0 for value in values.values()):
+    weight = values["weight"]
+    if weight.device.type != "cpu" or not weight.dtype.is_floating_point:
+        return False
+    if any(math.prod(value.shape) == 0 for value in values.values()):
         return False
     images = (values["input"], values["grad_output"])
     return all(map(_has_channels_last, images)) or all(

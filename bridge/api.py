@@ -20,7 +20,7 @@ from bridge.options import Dynamic, Options
 from bridge.passes.decompose import decompositions
 from bridge.passes.join import joined_or, unless_one
 from bridge.passes.specialise import specialised
-from bridge.passes.split import Split, split_by
+from bridge.passes.split import Split, laid_out, split_by
 from bridge.runtime.audit import Audit, audit
 from bridge.runtime.compiled import Compilation
 from bridge.runtime.hooks import watched
@@ -174,15 +174,19 @@ def _capture(compilation: Compilation, make: Make) -> Capture:
 def _split(compilation: Compilation) -> Split:
     """How joint graphs become a forward and a backward."""
     options = compilation.options
-    split = split_by(options.partitioner, options.target != "eager", options.library)
-    if not options.fuse_joint:
-        return split
+    generated = options.target != "eager"
+    split = split_by(options.partitioner, generated)
+    if options.fuse_joint:
+        split = joined_or(split, _not_joined(compilation))
+    return laid_out(split, options.library) if generated else split
 
+
+def _not_joined(compilation: Compilation) -> Callable[[str], None]:
     def refused(reason: str) -> None:
         detail = f"forward and backward stay two programs: {reason}"
         compilation.ledger.record(Event(DeadEnd.COVERAGE, "fuse_joint", detail, kind="not fused", backend="tvm"))
 
-    return joined_or(split, refused)
+    return refused
 
 
 def graph_compiler(compilation: Compilation, make: Make | None = None) -> Callable[[Graph], CompiledGraph]:

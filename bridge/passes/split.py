@@ -32,26 +32,36 @@ TRAINED_NORMS: dict[Any, int] = {
 SPLITS: dict[str, Split] = {"min_cut": min_cut_rematerialization_partition, "default": default_partition}
 
 
-def split_by(name: Literal["min_cut", "default"], generated: bool = True, library: bool = True) -> Split:
+def split_by(name: Literal["min_cut", "default"], generated: bool = True) -> Split:
     """The split that an option names: "min_cut" recomputes cheap values in the backward, "default" saves them all.
 
     generated: whether kernels of ours are to come of the graphs; what ATen runs as it is stays as it is, to the bit.
-    library: whether convolutions are a library's, which tells how images lie.
     """
     chosen = SPLITS[name]
 
     def split(module: fx.GraphModule, inputs: Any, **more: Any) -> tuple[Any, Any]:
         save_what_is_random(module)
         update_statistics_once(module)
-        if generated and library and gains(module):
-            lay_out(module)
-        if generated:
-            narrow_places(module)
         if generated and name == "min_cut":
             tell_results_by_statistics(module)
         return chosen(module, inputs, **more)
 
     return split
+
+
+def laid_out(split: Split, library: bool) -> Split:
+    """A split of a joint graph whose images and places lie as kernels of ours and a library's convolutions want them.
+
+    library: whether convolutions are a library's, which tells how images lie.
+    """
+
+    def chosen(module: fx.GraphModule, inputs: Any, **more: Any) -> tuple[Any, Any]:
+        if library and gains(module):
+            lay_out(module)
+        narrow_places(module)
+        return split(module, inputs, **more)
+
+    return chosen
 
 
 def save_what_is_random(module: fx.GraphModule) -> None:

@@ -142,6 +142,27 @@ def test_training_on_a_cpu(gained: None, format: torch.memory_format) -> None:
     assert all(map(by_channels, found))
 
 
+def test_a_fused_joint_lies_so_too(gained: None) -> None:
+    net, x = Net(), torch.randn(4, 3, 16, 16)
+    eager = copy.deepcopy(net)
+
+    def loss(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return net(x)[1].square().mean()
+
+    compiled = bridge.compile(lambda x: loss(net, x), fuse_joint=True, options={"cache": False})
+    mine, theirs = compiled(x), loss(eager, x)
+    (3 * mine).backward()
+    (3 * theirs).backward()
+    torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+    for one, other in zip(net.parameters(), eager.parameters(), strict=True):
+        assert one.grad is not None and other.grad is not None
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
+        assert one.grad.stride() == other.grad.stride()
+    found = convolutions(compiled)
+    assert len(found) == 4
+    assert all(map(by_channels, found))
+
+
 class Heavy(nn.Module):
     """A convolution whose weight is larger than its images, between two whose images are larger."""
 

@@ -13,6 +13,7 @@ from torch import nn
 from bridge.errors import BadOption, NotCompilable, UnknownTarget, WrongVersion
 from bridge.frontends.torch.adapters import adapter_for
 from bridge.frontends.torch.capture import Capture
+from bridge.frontends.torch.heap import set_aside
 from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Graph, Phase
 from bridge.ledger import DeadEnd, Event, Ledger
@@ -194,6 +195,7 @@ def graph_compiler(compilation: Compilation, make: Make | None = None) -> Callab
 
     control_flow = adapter_for(torch.__version__)[0].control_flow
 
+    @set_aside()
     def compile_graph(graph: Graph) -> CompiledGraph:
         made = compile_one(graph)
         if compilation.options.dynamic == "hot":

@@ -15,6 +15,7 @@ from bridge.api import checked, chosen_options, compiled_in, graph_compiler
 from bridge.bound import BoundProgram, Modules, hooks_of_step
 from bridge.clip import Clip
 from bridge.errors import BadOption, NotCompilable
+from bridge.frontends.torch.heap import set_aside
 from bridge.frontends.torch.step import StepGraph, Wanted, write_step
 from bridge.frontends.torch.update import NotRecorded, Path, StateMissing, bring_counts, numbers_of
 from bridge.frontends.torch.whole import NotWhole, Whole, capture_whole
@@ -250,6 +251,7 @@ class TrainingStep(Step):
 
     # Making a program ------------------------------------------------------------------------------------------------
 
+    @set_aside()
     def _made(
         self, update: bool, leaves: Sequence[torch.Tensor], structure: Any, inputs: Any, targets: tuple[Any, ...]
     ) -> tuple[BoundProgram | _Outside, torch.Tensor | None]:

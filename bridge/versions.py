@@ -41,6 +41,12 @@ PACKAGES: dict[str, Package] = {
         fatal=True,
         consequence="with which TVM 0.27 ends the process in its passes",
     ),
+    "ml_dtypes": Package(
+        "ml_dtypes",
+        "0.3",
+        "0.7",
+        consequence="which takes more than half a second to import, here and in the process that compiles",
+    ),
     "triton": Package("triton", "3.6", "4", optional=True),
     "onnx": Package("onnx", "1.16", "2", optional=True),
 }

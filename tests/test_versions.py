@@ -17,7 +17,8 @@ from bridge.versions import PACKAGES, findings
 def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str | None]:
     """The versions that the packages are said to have; a test changes some."""
     given: dict[str, str | None] = {
-        "torch": "2.14.1+cu130", "tvm": "0.27.0.post1", "tvm_ffi": "0.1.14.post1", "triton": "3.8.0", "onnx": None,
+        "torch": "2.14.1+cu130", "tvm": "0.27.0.post1", "tvm_ffi": "0.1.14.post1", "ml_dtypes": "0.6.0",
+        "triton": "3.8.0", "onnx": None,
     }  # fmt: skip
     monkeypatch.setattr(versions, "installed", given.__getitem__)
     return given
@@ -41,6 +42,7 @@ def test_supported_versions_are_no_finding(installed: dict[str, str | None]) -> 
             "with which TVM 0.27 ends the process in its passes: pip install 'apache-",
         ),
         ("tvm_ffi", "0.1.14", "apache-tvm-ffi 0.1.14 is installed"),
+        ("ml_dtypes", "0.7.0", "more than half a second to import"),
         ("onnx", "1.2", "onnx 1.2 is installed"),
     ],
 )

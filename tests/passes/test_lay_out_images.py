@@ -155,7 +155,8 @@ def test_a_fused_joint_lies_so_too(gained: None) -> None:
     (3 * theirs).backward()
     torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
     for one, other in zip(net.parameters(), eager.parameters(), strict=True):
-        assert one.grad is not None and other.grad is not None
+        assert one.grad is not None
+        assert other.grad is not None
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
         assert one.grad.stride() == other.grad.stride()
     found = convolutions(compiled)

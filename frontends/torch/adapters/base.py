@@ -26,6 +26,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, P
 from bridge.frontends.torch.adapters.dropout import leave_out_inactive
 from bridge.frontends.torch.adapters.random import take_symbols
 from bridge.frontends.torch.adapters.rnn import dropout_between_layers
+from bridge.frontends.torch.heap import set_aside
 from bridge.frontends.torch.values import Misjudged
 from bridge.ir.shapes import new_symbols_of
 from bridge.touched import TORCH
@@ -251,6 +252,7 @@ def _listened(callback: Any, listener: Listener, config: dict[str, Any], read_va
     Set here, options hold for the compilation of our frames alone, and cost nothing when a compiled frame is called.
     """
 
+    @set_aside()
     def compile_frame(frame: Any, *more: Any, **named: Any) -> Any:
         hits = _recompile_limit_hits()
         options = {**config, "dont_skip_tracing": _is_of_torchs_module(frame)}

@@ -18,7 +18,7 @@ import math
 import torch
 from torch import fx
 
-from bridge.ir.convolutions import is_of_images, is_product, tensors_of_convolution
+from bridge.ir.convolutions import is_of_images, is_product, is_slow_by_channels, tensors_of_convolution
 from bridge.ir.schema import call_arguments
 
 aten = torch.ops.aten
@@ -52,12 +52,14 @@ def _on_a_gpu(node: fx.Node) -> bool:
 
 
 def _is_light(node: fx.Node) -> bool:
-    """Whether oneDNN runs a convolution on the CPU, of more numbers in images than in its weight."""
+    """Whether oneDNN runs a convolution on the CPU, of more numbers in images than in its weight, which is not wide."""
     values = tensors_of_convolution(node)
     weight, images = values["weight"], (values["input"], values["grad_output"])
     if not torch.backends.mkldnn.enabled or weight.dtype not in (torch.float32, torch.bfloat16):
         return False
     if any(math.prod(value.shape) == 0 for value in values.values()):
+        return False
+    if is_slow_by_channels(node):
         return False
     return is_product(node) or sum(value.numel() for value in images) >= weight.numel()
 

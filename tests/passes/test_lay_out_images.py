@@ -185,6 +185,20 @@ def test_a_heavy_weight_stays_as_it_is(gained: None) -> None:
     assert [by_channels(node) for node in convolutions(compiled)[:3]] == [True, False, True]
 
 
+@pytest.mark.parametrize(("taps", "expected"), [((2, 15), False), ((15, 2), True)])
+def test_the_gradient_of_a_wide_weight_is_of_images_as_they_were(
+    gained: None, taps: tuple[int, int], expected: bool
+) -> None:
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, taps, padding=(0, 7)), nn.ReLU())
+    eager, x = copy.deepcopy(net), torch.randn(2, 3, 20, 20)
+    compiled = bridge.compile(net, options={"cache": False})
+    for module in (compiled, eager):
+        module(x).square().mean().backward()
+    for one, other in zip(net.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
+    assert [by_channels(node) for node in convolutions(compiled)] == [True, True, expected, True]
+
+
 class Seen(nn.Module):
     """Views of an image: some are told by places, one by strides, and one is there only of what lies plainly."""
 

@@ -11,7 +11,7 @@ from torch import fx
 
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout, effect_of
-from bridge.ir.convolutions import is_slow_depthwise
+from bridge.ir.convolutions import is_slow_depthwise, is_small, is_small_gradient
 from bridge.ir.nodes import READS, draws, op_name
 from bridge.ir.shapes import new_symbols_of, real_symbols_of, tensors_of
 from bridge.ir.views import is_view
@@ -106,8 +106,8 @@ CHECKS = frozenset(
 
 
 class Library:
-    """Takes what `VENDOR` names, but small products and some gradients of weights, if `vendor`; always random ops,
-    checks, and what reads a number.
+    """Takes what `VENDOR` names, but small products and convolutions and some gradients of weights, if `vendor`; always
+    random ops, checks, and what reads a number.
 
     Random ops are torch's own: drawn in program order from torch's generator, a seed means what it means in eager.
     And what writes a float that is known only as the program runs: a kernel is given whole numbers alone.
@@ -133,6 +133,8 @@ class Library:
     def _calls(self, node: fx.Node) -> bool:
         """Whether a vendor's library is called for what it is quick at."""
         if not self.vendor or is_small_product(node) or is_weight_of_depthwise(node):
+            return False
+        if is_small(node) or is_small_gradient(node):
             return False
         return node.target in VENDOR or is_large_grouped(node)
 

@@ -28,6 +28,15 @@ LARGE = 1 << 14
 WIDE = 14
 """Taps beside one another up to which oneDNN has code for the gradient of a weight over images by channels."""
 
+SMALL = 1 << 19
+"""Multiplications up to which a convolution with whole rows in lanes is quicker as a kernel than its call is."""
+
+SMALL_GRADIENT = 1 << 17
+"""The same of the gradient of a weight, each number of which is a sum over all places."""
+
+LANES = 16
+"""Numbers of float32 that a kernel works on at once; rows are multiples of it."""
+
 
 def tensors_of_convolution(node: fx.Node) -> Mapping[str, torch.Tensor]:
     """The fake "input", "weight" and "grad_output", which stands for the result of a convolution itself."""
@@ -89,6 +98,45 @@ def is_slow_by_channels(node: fx.Node) -> bool:
     """
     weight, _ = _asked_for(node)
     return weight is not None and not _is_depthwise(node) and weight.shape[3] > WIDE
+
+
+def is_small(node: fx.Node) -> bool:
+    """Whether a convolution on a CPU, as it slides from place to place without a border, is better a kernel."""
+    given = call_arguments(node)
+    if node.target is not aten.convolution.default or given["transposed"] or not slides_by_one(node):
+        return False
+    return not any(given["padding"]) and node.meta["val"].shape[-1] % LANES == 0 and is_quick(node, SMALL)
+
+
+def is_small_gradient(node: fx.Node) -> bool:
+    """Whether a node is the gradient of such a convolution's weight alone, and better a kernel."""
+    if node.target is not aten.convolution_backward.default or not slides_by_one(node):
+        return False
+    given, rows = call_arguments(node), tensors_of_convolution(node)["grad_output"].shape[-1]
+    alone = list(given["output_mask"]) == [False, True, False] and not given["transposed"]
+    return alone and not any(given["padding"]) and rows % LANES == 0 and is_quick(node, SMALL_GRADIENT)
+
+
+def slides_by_one(node: fx.Node) -> bool:
+    """Whether a convolution stands at each place, with all channels in one group."""
+    given = call_arguments(node)
+    return given["groups"] == 1 and all(n == 1 for n in given["stride"])
+
+
+def is_quick(node: fx.Node, most: int, at: str = "grad_output") -> bool:
+    """Whether a convolution of float32 on a CPU, whose images lie place by place, has but few multiplications.
+
+    most: how many, where the weight stands once at each place of the image named `at`.
+    """
+    values = tensors_of_convolution(node)
+    if any(value.device.type != "cpu" or value.dtype != torch.float32 for value in values.values()):
+        return False
+    if not all(isinstance(n, int) for value in values.values() for n in value.shape):
+        return False
+    if not all(values[name].is_contiguous() for name in ("input", "grad_output")):
+        return False
+    images = values[at]
+    return 0 < images.numel() // max(images.shape[1], 1) * values["weight"].numel() <= most
 
 
 def _is_depthwise(node: fx.Node) -> bool:

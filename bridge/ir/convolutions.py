@@ -102,10 +102,10 @@ def is_slow_by_channels(node: fx.Node) -> bool:
 
 def is_small(node: fx.Node) -> bool:
     """Whether a convolution on a CPU, as it slides from place to place without a border, is better a kernel."""
-    given = call_arguments(node)
-    if node.target is not aten.convolution.default or given["transposed"] or not slides_by_one(node):
+    if node.target is not aten.convolution.default or not slides_by_one(node):
         return False
-    return not any(given["padding"]) and node.meta["val"].shape[-1] % LANES == 0 and is_quick(node, SMALL)
+    given = call_arguments(node)
+    return not (given["transposed"] or any(given["padding"])) and node.meta["val"].shape[-1] % LANES == 0 and is_quick(node, SMALL)
 
 
 def is_small_gradient(node: fx.Node) -> bool:

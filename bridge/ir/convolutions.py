@@ -105,7 +105,11 @@ def is_small(node: fx.Node) -> bool:
     if node.target is not aten.convolution.default or not slides_by_one(node):
         return False
     given = call_arguments(node)
-    return not (given["transposed"] or any(given["padding"])) and node.meta["val"].shape[-1] % LANES == 0 and is_quick(node, SMALL)
+    return (
+        not (given["transposed"] or any(given["padding"]))
+        and node.meta["val"].shape[-1] % LANES == 0
+        and is_quick(node, SMALL)
+    )
 
 
 def is_small_gradient(node: fx.Node) -> bool:

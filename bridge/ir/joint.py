@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import fx
 
-from bridge.ir.shapes import tensors_of
+from bridge.ir.shapes import leaves
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
 """A compiled graph: takes its inputs in a list, which it empties, and returns the outputs in order."""
@@ -68,10 +69,11 @@ class Graph:
         """The nodes in program order."""
         return list(self.module.graph.nodes)
 
-    @property
+    @cached_property
     def device(self) -> torch.device:
         """Where its kernels run: on the first GPU that a tensor of it is on, else on the CPU."""
-        devices = (tensor.device for node in self.nodes for tensor in tensors_of(node))
+        values = (value for node in self.module.graph.nodes for value in leaves(node.meta.get("val")))
+        devices = (value.device for value in values if isinstance(value, torch.Tensor))
         return next((device for device in devices if device.type == "cuda"), torch.device("cpu"))
 
     @property
@@ -95,9 +97,24 @@ class JointGraph(Graph):
     forward_outputs: int = 0
 
 
+def rewritten(graph: Graph, edit: Callable[[fx.Graph], None]) -> Graph:
+    """What an edit of its nodes makes of a graph, which itself stays as it was.
+
+    The edited nodes are checked, and torch writes them as Python once, which takes longer than to copy them.
+    """
+    nodes = _copy(graph.module)
+    edit(nodes)
+    nodes.lint()
+    return replace(graph, module=fx.GraphModule(graph.module, nodes))
+
+
 def copied(module: fx.GraphModule) -> fx.GraphModule:
     """The same graph in new nodes of the same names and metadata; constants and subgraphs are shared."""
+    return fx.GraphModule(module, _copy(module))
+
+
+def _copy(module: fx.GraphModule) -> fx.Graph:
     graph = fx.Graph()
     value, output = graph.graph_copy(module.graph, {}, return_output_node=True)  # type: ignore[misc]
     graph.output(value).meta = dict(output.meta)  # type: ignore[union-attr]
-    return fx.GraphModule(module, graph)
+    return graph

@@ -6,13 +6,12 @@ makes a product four times as long as one of 50 264. So the operands are padded 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
-from bridge.ir.joint import Graph, copied
+from bridge.ir.joint import Graph, rewritten
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import new_node
 
@@ -27,18 +26,16 @@ WORTH = 256
 
 def align_products(graph: Graph, ledger: Ledger) -> Graph:
     """The same graph with padded products; as it is where no product is too short."""
-    if not any(_gains(node) for node in graph.nodes):
-        return graph
-    module = copied(graph.module)
+    return rewritten(graph, _pad) if any(_gains(node) for node in graph.nodes) else graph
+
+
+def _pad(graph: fx.Graph) -> None:
     padded: dict[tuple[fx.Node, int, int], fx.Node] = {}
-    for node in list(module.graph.nodes):
+    for node in list(graph.nodes):
         if _gains(node):
-            with module.graph.inserting_before(node):
-                node.replace_all_uses_with(_product(module.graph, node, padded))
-            module.graph.erase_node(node)
-    module.graph.lint()
-    module.recompile()
-    return replace(graph, module=module)
+            with graph.inserting_before(node):
+                node.replace_all_uses_with(_product(graph, node, padded))
+            graph.erase_node(node)
 
 
 def _factors(node: fx.Node) -> tuple[fx.Node, fx.Node]:

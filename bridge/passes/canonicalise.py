@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from bridge.ir.joint import Graph, copied
+from bridge.ir.joint import Graph, rewritten
 from bridge.ir.shapes import fake
 from bridge.ir.views import root_of, shows
 from bridge.ledger import Ledger
@@ -21,14 +20,14 @@ aten = torch.ops.aten
 
 def canonicalise(graph: Graph, ledger: Ledger) -> Graph:
     """The same graph in fewer kinds of node. Random ops keep their order and their place in the generator's stream."""
-    module = copied(graph.module)
-    for node in list(module.graph.nodes):
-        rewrite = REWRITES.get(node.target) if node.op == "call_function" else None
+    return rewritten(graph, _in_fewer_kinds) if any(node.target in REWRITES for node in graph.nodes) else graph
+
+
+def _in_fewer_kinds(graph: fx.Graph) -> None:
+    for node in list(graph.nodes):
+        rewrite = REWRITES.get(node.target)
         if rewrite is not None:
-            rewrite(module.graph, node)
-    module.graph.lint()
-    module.recompile()
-    return replace(graph, module=module)
+            rewrite(graph, node)
 
 
 def drop_alias(graph: fx.Graph, node: fx.Node) -> None:

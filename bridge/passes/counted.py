@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from bridge.ir.joint import Graph, copied
+from bridge.ir.joint import Graph, rewritten
 from bridge.ir.provenance import source_line
 from bridge.ir.shapes import fake, is_size, new_symbols_of
 from bridge.ledger import Ledger
@@ -25,17 +24,15 @@ aten = torch.ops.aten
 
 def count_places(graph: Graph, ledger: Ledger) -> Graph:
     """The same graph, in which what gives as many elements as values say is a count, and as many places."""
-    if not any(node.target in REWRITES for node in graph.nodes):
-        return graph
-    module = copied(graph.module)
-    for node in list(module.graph.nodes):
+    return rewritten(graph, _counts) if any(node.target in REWRITES for node in graph.nodes) else graph
+
+
+def _counts(graph: fx.Graph) -> None:
+    for node in list(graph.nodes):
         rewrite = REWRITES.get(node.target)
-        if rewrite is not None and _can_be_told(module.graph, node):
-            with module.graph.inserting_before(node):
-                rewrite(module.graph, node)
-    module.graph.lint()
-    module.recompile()
-    return replace(graph, module=module)
+        if rewrite is not None and _can_be_told(graph, node):
+            with graph.inserting_before(node):
+                rewrite(graph, node)
 
 
 def _nonzero(graph: fx.Graph, node: fx.Node) -> None:

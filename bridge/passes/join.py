@@ -27,7 +27,7 @@ def joined_or(split: Split, refused: Callable[[str], None]) -> Split:
         if reason:
             refused(reason)
             return split(module, inputs, num_fwd_outputs=num_fwd_outputs, **more)
-        save_what_is_random(module)
+        save_what_is_random(module.graph)
         return _Joint(module, num_fwd_outputs).split()
 
     return chosen

@@ -8,7 +8,6 @@ op is given on a CPU, which draws in the order of memory.
 from __future__ import annotations
 
 import operator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from torch._ops import OpOverload
 from torch.fx.node import map_arg
 
 from bridge.ir.convolutions import CONVOLUTIONS, is_of_images
-from bridge.ir.joint import Graph, Phase, copied
+from bridge.ir.joint import Graph, Phase, rewritten
 from bridge.ir.nodes import draws
 from bridge.ir.schema import call_arguments
 from bridge.ir.shapes import fake
@@ -58,21 +57,19 @@ def lay_out_images(graph: Graph, ledger: Ledger) -> Graph:
     """A whole step or an inference with its images by channels; a forward and a backward lie as their joint graph."""
     if graph.phase not in (Phase.STEP, Phase.INFERENCE) or not gains(graph.module):
         return graph
-    module = copied(graph.module)
-    lay_out(module)
-    return replace(graph, module=module)
+    return rewritten(graph, lay_out)
 
 
-def lay_out(module: fx.GraphModule) -> None:
-    """Change the layout of a module's images, in place."""
-    _Layout(module).change()
+def lay_out(graph: fx.Graph) -> None:
+    """Change the layout of a graph's images, in place."""
+    _Layout(graph).change()
 
 
 class _Layout:
     """last: the nodes whose images lie by channels. before: how what lies otherwise than at capture lay there."""
 
-    def __init__(self, module: fx.GraphModule) -> None:
-        self._module, self._graph = module, module.graph
+    def __init__(self, graph: fx.Graph) -> None:
+        self._graph = graph
         self._last: set[fx.Node] = set()
         self._before: dict[fx.Node, Any] = {}
         self._copies: dict[tuple[fx.Node, torch.memory_format], fx.Node] = {}
@@ -91,8 +88,6 @@ class _Layout:
                 self._as_it_was(node)
             elif self._follows(node):
                 self._lay(node)
-        self._graph.lint()
-        self._module.recompile()
 
     def _given(self, node: fx.Node) -> None:
         value = node.meta.get("val")

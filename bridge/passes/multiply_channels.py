@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
 from bridge.ir.convolutions import is_of_images, is_product, tensors_of_convolution
-from bridge.ir.joint import Graph, copied
+from bridge.ir.joint import Graph, rewritten
 from bridge.ir.schema import call_arguments
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import new_node
@@ -28,19 +27,17 @@ TO_PLACES, TO_CHANNELS = [0, 2, 3, 1], [0, 3, 1, 2]
 
 def multiply_channels(graph: Graph, ledger: Ledger) -> Graph:
     """The same graph with products in place of such convolutions; as it is where there is none."""
-    if not any(_multiplies(node) for node in graph.nodes):
-        return graph
-    module = copied(graph.module)
-    for node in [node for node in module.graph.nodes if _multiplies(node)]:
-        with module.graph.inserting_before(node):
+    return rewritten(graph, _as_products) if any(_multiplies(node) for node in graph.nodes) else graph
+
+
+def _as_products(graph: fx.Graph) -> None:
+    for node in [node for node in graph.nodes if _multiplies(node)]:
+        with graph.inserting_before(node):
             if node.target is aten.convolution.default:
-                node.replace_all_uses_with(_Product(module.graph, node).result())
+                node.replace_all_uses_with(_Product(graph, node).result())
             else:
-                _replace_picks(node, _Product(module.graph, node))
-        module.graph.erase_node(node)
-    module.graph.lint()
-    module.recompile()
-    return replace(graph, module=module)
+                _replace_picks(node, _Product(graph, node))
+        graph.erase_node(node)
 
 
 def _multiplies(node: fx.Node) -> bool:

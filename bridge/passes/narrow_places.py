@@ -7,13 +7,12 @@ from the other while it waits for memory.
 from __future__ import annotations
 
 import operator
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
-from bridge.ir.joint import Graph, Phase, copied
+from bridge.ir.joint import Graph, Phase, rewritten
 from bridge.ir.schema import call_arguments
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import new_node
@@ -26,26 +25,21 @@ MOST = 127
 
 def narrow_places_of_step(graph: Graph, ledger: Ledger) -> Graph:
     """A whole step with narrow places; a forward and a backward have them from their joint graph."""
-    if graph.phase is not Phase.STEP:
-        return graph
-    module = copied(graph.module)
-    narrow_places(module)
-    return replace(graph, module=module)
+    return rewritten(graph, narrow_places) if graph.phase is Phase.STEP else graph
 
 
-def narrow_places(module: fx.GraphModule) -> None:
+def narrow_places(graph: fx.Graph) -> None:
     """Narrow what only backwards of poolings read, in place."""
-    for node in list(module.graph.nodes):
+    for node in list(graph.nodes):
         if node.target is aten.max_pool2d_with_indices.default:
             picks = [user for user in node.users if user.target is operator.getitem and user.args[1] == 1]
             for places in picks:
                 readers = list(places.users)
                 if readers and all(map(_is_backward, readers)) and _is_fit(node, places.meta["val"]):
-                    held = _Window(module.graph, node, places).wide()
+                    held = _Window(graph, node, places).wide()
                     for reader in readers:
                         reader.replace_input_with(places, held)
-                        _forget_image(module.graph, reader)
-    module.recompile()
+                        _forget_image(graph, reader)
 
 
 def _is_backward(node: fx.Node) -> bool:

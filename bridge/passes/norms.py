@@ -38,13 +38,12 @@ KEPT = ("stack_trace", "nn_module_stack", "fwd_nn_module_stack", "seq_nr", "reco
 """What the new nodes have in common with the norm: where they come from, and whether a checkpoint has them again."""
 
 
-def tell_results_by_statistics(module: fx.GraphModule) -> None:
+def tell_results_by_statistics(graph: fx.Graph) -> None:
     """Write the result of each norm whose statistics the backward reads as pointwise ops of these, in its place."""
-    for node in list(module.graph.nodes):
+    for node in list(graph.nodes):
         picks = {user.args[1]: user for user in node.users if user.target is operator.getitem}
         if node.target in NORMS and {RESULT, MEAN, DEVIATION} <= picks.keys() and _is_plain(node, picks):
-            _rewrite(module.graph, node, picks)
-    module.recompile()
+            _rewrite(graph, node, picks)
 
 
 def _is_plain(node: fx.Node, picks: dict[Any, fx.Node]) -> bool:

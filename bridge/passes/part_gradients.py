@@ -6,14 +6,13 @@ places is the product of the result's gradient and the patches of the image that
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
 from bridge.ir.convolutions import both, is_slow_at_few_places, is_slow_depthwise
-from bridge.ir.joint import Graph, copied
+from bridge.ir.joint import Graph, rewritten
 from bridge.ir.schema import call_arguments
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import new_node
@@ -27,16 +26,14 @@ BY_PLACES = {"memory_format": torch.contiguous_format}
 
 def part_gradients(graph: Graph, ledger: Ledger) -> Graph:
     """The same graph with nodes of their own for such gradients; as it is where there is none."""
-    if not any(map(_parts, graph.nodes)):
-        return graph
-    module = copied(graph.module)
-    for node in [node for node in module.graph.nodes if _parts(node)]:
-        with module.graph.inserting_before(node):
-            _part(module.graph, node)
-        module.graph.erase_node(node)
-    module.graph.lint()
-    module.recompile()
-    return replace(graph, module=module)
+    return rewritten(graph, _asked_apart) if any(map(_parts, graph.nodes)) else graph
+
+
+def _asked_apart(graph: fx.Graph) -> None:
+    for node in [node for node in graph.nodes if _parts(node)]:
+        with graph.inserting_before(node):
+            _part(graph, node)
+        graph.erase_node(node)
 
 
 def _parts(node: fx.Node) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
 
-from bridge.ir.joint import Graph, Phase, copied
+from bridge.ir.joint import Graph, Phase, rewritten
 from bridge.ir.shapes import fake
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import new_node, node_of
@@ -27,24 +27,24 @@ def find_places(graph: Graph, ledger: Ledger) -> Graph:
     """
     if not any(_mask_of(node) is not None for node in graph.nodes):
         return graph
-    module = copied(graph.module)
+    return rewritten(graph, partial(_find, is_backward=graph.phase is Phase.BACKWARD))
+
+
+def _find(graph: fx.Graph, is_backward: bool) -> None:
     known: dict[tuple[fx.Node, str], list[fx.Node]] = {}
-    for node in list(module.graph.nodes):
+    for node in list(graph.nodes):
         place = _mask_of(node)
         if place is None:
             continue
         indices = list(node.args[1])
         mask, size = indices[place], _number_of(node, place)
-        told = (mask, str(size)) in known or graph.phase is Phase.BACKWARD
+        told = (mask, str(size)) in known or is_backward
         if node.target in WRITTEN and _depends_on_values(size) and not told:
             continue
-        with module.graph.inserting_before(node):
+        with graph.inserting_before(node):
             if (mask, str(size)) not in known:
-                known[mask, str(size)] = _columns(module.graph, node, mask, size)
+                known[mask, str(size)] = _columns(graph, node, mask, size)
             node.update_arg(1, [*indices[:place], *known[mask, str(size)], *indices[place + 1 :]])
-    module.graph.lint()
-    module.recompile()
-    return replace(graph, module=module)
 
 
 def _mask_of(node: fx.Node) -> int | None:

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from bridge.ir.joint import Graph, copied
+from bridge.ir.joint import Graph, rewritten
 from bridge.ir.shapes import SYMBOLIC
 
 
@@ -26,14 +26,15 @@ def specialised(graph: Graph, sizes: Mapping[str, int]) -> Graph:
         kind: Any = bool if isinstance(value, torch.SymBool) else int if isinstance(value, torch.SymInt) else float
         return kind(known)
 
-    module = copied(graph.module)
-    for node in module.graph.nodes:
-        node.args = map_aggregate(node.args, number)
-        node.kwargs = map_aggregate(node.kwargs, number)
-        if "val" in node.meta:
-            node.meta["val"] = map_aggregate(node.meta["val"], lambda value: _settled(number(value), number))
+    def with_numbers(nodes: fx.Graph) -> None:
+        for node in nodes.nodes:
+            node.args = map_aggregate(node.args, number)
+            node.kwargs = map_aggregate(node.kwargs, number)
+            if "val" in node.meta:
+                node.meta["val"] = map_aggregate(node.meta["val"], lambda value: _settled(number(value), number))
+
     at = ", ".join(f"{name}={size}" for name, size in sorted(sizes.items()))
-    return replace(graph, name=f"{graph.name} at {at}", module=fx.GraphModule(module, module.graph))
+    return replace(graph, name=f"{graph.name} at {at}", module=rewritten(graph, with_numbers).module)
 
 
 def _settled(value: Any, number: Any) -> Any:

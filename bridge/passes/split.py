@@ -1,4 +1,7 @@
-"""Joint graph → forward graph and backward graph."""
+"""Joint graph → forward graph and backward graph.
+
+A joint graph is edited in place, node by node, and its code is left as it was: it is split, and never run.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,10 @@ def split_by(name: Literal["min_cut", "default"], generated: bool = True) -> Spl
     chosen = SPLITS[name]
 
     def split(module: fx.GraphModule, inputs: Any, **more: Any) -> tuple[Any, Any]:
-        save_what_is_random(module)
-        update_statistics_once(module)
+        save_what_is_random(module.graph)
+        update_statistics_once(module.graph)
         if generated and name == "min_cut":
-            tell_results_by_statistics(module)
+            tell_results_by_statistics(module.graph)
         return chosen(module, inputs, **more)
 
     return split
@@ -57,31 +60,31 @@ def laid_out(split: Split, library: bool) -> Split:
 
     def chosen(module: fx.GraphModule, inputs: Any, **more: Any) -> tuple[Any, Any]:
         if library and gains(module):
-            lay_out(module)
-        narrow_places(module)
+            lay_out(module.graph)
+        narrow_places(module.graph)
+        module.graph.lint()
         return split(module, inputs, **more)
 
     return chosen
 
 
-def save_what_is_random(module: fx.GraphModule) -> None:
+def save_what_is_random(graph: fx.Graph) -> None:
     """Inside a checkpoint, keep what a random op drew rather than draw it again.
 
     To draw it again, torch would save the generator's whole state, five kilobytes on a CPU, and set it back.
     """
-    for node in module.graph.nodes:
+    for node in graph.nodes:
         if is_random(node) and "recompute" in node.meta:
             picks = [user for user in node.users if user.target is operator.getitem]
             for kept in (node, *picks):
                 kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
-def update_statistics_once(module: fx.GraphModule) -> None:
+def update_statistics_once(graph: fx.Graph) -> None:
     """Inside a checkpoint, have the backward recompute a batch norm without its running statistics.
 
     The forward changes them, so that what the backward would be given are no longer those that it asked for.
     """
-    graph = module.graph
     for node in list(graph.nodes):
         place = TRAINED_NORMS.get(node.target)
         if place is None or "recompute" not in node.meta:
@@ -97,4 +100,3 @@ def update_statistics_once(module: fx.GraphModule) -> None:
             pick.update_arg(0, again)
         for kept in (node, *node.users):
             kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-        module.recompile()

@@ -36,17 +36,28 @@ def reached_results(joint: JointGraph) -> Reached | None:
     gradients: Sequence[Any] = joint.nodes[-1].args[0][joint.forward_outputs :]  # type: ignore[index]
     known = [{node, *ancestors(node, _passes_no_gradient)} for node in results]
     given = tangents(joint)
+    behind = _behind(joint, given)
     reached = []
     for source, gradient in zip(placeholders, gradients, strict=False):
         if is_size(source):
             continue
-        behind = ancestors(gradient) if isinstance(gradient, fx.Node) else set()
-        reaches = (t in behind or source in k for t, k in zip(given, known, strict=False))
+        mine = behind[gradient] if isinstance(gradient, fx.Node) else frozenset()
+        reaches = (t in mine or source in k for t, k in zip(given, known, strict=False))
         reached.append(frozenset(n for n, reaches_it in enumerate(reaches) if gradient is not None and reaches_it))
     comparable = len(placeholders) - len(given) == len(gradients) and len(given) == len(results)
     if not comparable or all(not some or len(some) == len(results) for some in reached):
         return None
     return tuple(reached)
+
+
+def _behind(joint: JointGraph, given: Sequence[fx.Node]) -> dict[fx.Node, frozenset[fx.Node]]:
+    """Which of the given nodes each is computed from, in one walk for the gradients of all parameters."""
+    found: dict[fx.Node, frozenset[fx.Node]] = {}
+    for node in joint.nodes:
+        sources = node.all_input_nodes
+        nearest = frozenset(source for source in sources if source in given)
+        found[node] = nearest.union(*(found[source] for source in sources))
+    return found
 
 
 def _passes_no_gradient(node: fx.Node) -> bool:

@@ -159,7 +159,7 @@ def compiled_in(compilation: Compilation, subject: Any) -> Any:
         read_values = options.read_values
         return capture.compile(subject, options.symbolic, guard_hooks=False, backend=backend, read_values=read_values)
 
-    return twin_of(State(subject, watched(subject, start), compilation, _compiled))
+    return twin_of(State(subject, watched(subject, start, lambda: capture.handles), compilation, _compiled))
 
 
 def _capture(compilation: Compilation, make: Make) -> Capture:

@@ -217,6 +217,33 @@ def test_static_sizes_are_not_marked_behind_a_break() -> None:
     assert not any(symbols_of(node) for node in nodes)
 
 
+def test_what_a_part_is_called_with_says_nothing_of_the_input() -> None:
+    """Torch makes symbols of sizes that it has seen to change, here within one call."""
+
+    class Doubled(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch._dynamo.graph_break()
+            return x * 2
+
+    class Whole(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = Doubled()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            parts = self.part(x)[:2], self.part(x[:2])
+            torch._dynamo.graph_break()
+            return (parts[0] + parts[1]).cos() * x.sum()
+
+    x = torch.linspace(-1, 1, 12).reshape(3, 4)
+    compiled = bridge.compile(Whole())
+    torch.testing.assert_close(compiled(x), Whole()(x))
+    *_, last = bridge.inspect(compiled).graphs
+    symbolic = [any(symbols_of(node) for node in graph.graph.nodes) for graph in bridge.inspect(compiled).graphs]
+    assert any(symbolic)
+    assert not any(symbols_of(node) for node in last.graph.nodes)
+
+
 def test_random_tensors_of_symbolic_sizes_may_name_a_generator() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         whole = torch.randint(0, 9, x.shape, generator=None)

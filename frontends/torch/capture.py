@@ -39,6 +39,7 @@ class Capture:
     compile_graph: makes the program of a forward, a backward or an inference graph.
     decompositions: overload → how it is written as simpler ops. split: joint graph → forward and backward.
     keep_joint: is given each joint graph before it is split.
+    handles: counts the hooks that its graphs have registered as they ran, which torch counts too.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class Capture:
         self._record = CaptureRecord(ledger)
         self._reached: dict[str, Reached | None] = {}
         self._sizes: set[int] = set()
+        self._within = False
         self._shared: dict[str, Any] = {}
+        self.handles = 0
         self.adapter = _adapter(torch_version, ledger)
 
     def compile(
@@ -82,20 +85,30 @@ class Capture:
 
     def _begins(self, frame: Any) -> None:
         """Remember which sizes are dynamic, for the case that the graph breaks before anything is captured."""
+        self._within = False
         self._sizes.update(marked_sizes(frame.f_locals, self.adapter.dynamic_dims))
 
     def _follows(self, frame: Any) -> AbstractContextManager[list[str]]:
         """Say of what a frame behind a graph break is given that it is dynamic, if a graph had symbolic sizes."""
+        self._within = True
         if not self._sizes:
             return nullcontext([])
         return marked_inputs(frame, self._sizes, self.adapter.mark_dynamic)
+
+    def _remember_sizes(self, examples: Sequence[Any]) -> None:
+        """What symbols stand for, but for those of a frame that torch has seen called with several sizes by itself.
+
+        A function that a model calls several times, each time with another size, says nothing of the model's input.
+        """
+        if self._sizes or not self._within:
+            self._sizes.update(hints(examples))
 
     def backend(self, module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """What Dynamo calls with each graph. Compiles forward and backward, or the inference graph."""
         check_squeezes(module)
         name = f"graph_{next(self._numbers)}"
         self._record.recompiled(name)
-        self._sizes.update(hints(examples))
+        self._remember_sizes(examples)
         broken = self.adapter.graph_break(module, self._record.breaks)
         if broken is not None:
             self._record.graph_broken(name, broken)
@@ -115,10 +128,14 @@ class Capture:
                 run = with_detached_results(module, aot(module, examples))
                 if broken is not None:
                     run = with_marked_results(module, run)
-                return with_missing_gradients(run, lambda: self._reached.get(name))
+                reached = self._reached.get(name)
+                return run if reached is None else with_missing_gradients(run, reached, self._registered)
         except Unfit as reason:
             self._record.left_out(name, str(reason), module)
             return module.forward
+
+    def _registered(self) -> None:
+        self.handles += 1
 
     def _compiler(self, name: str, frame: Sequence[FrameInput], phase: Phase) -> Callable[..., Boxed]:
         def compiler(module: fx.GraphModule, examples: Sequence[Any]) -> Boxed:

@@ -6,7 +6,7 @@ which results an input reaches, and the zeros of one that reaches only unused on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -67,27 +67,27 @@ def _passes_no_gradient(node: fx.Node) -> bool:
     return node.target in (aten.detach.default, aten.alias.default) or not (is_real or isinstance(value, tuple | list))
 
 
-def with_missing_gradients(run: Callable[..., Any], reached: Callable[[], Reached | None]) -> Callable[..., Any]:
+def with_missing_gradients(
+    run: Callable[..., Any], reached: Reached, registered: Callable[[], None]
+) -> Callable[..., Any]:
     """The compiled graph, after whose backward the gradients that eager does not give are None.
 
-    reached: asked once the graph has run, since the joint graph may be traced as late as that.
+    registered: is called for each hook that is registered for it.
     """
+    differentiable = {number for some in reached for number in some}
 
     def call(*args: Any) -> Any:
         results = run(*args)
-        known = reached()
-        if known is not None:
-            _take_back(results, known)
+        outputs = dict(_made_by_autograd(results))
+        if len(set(outputs.values())) == 1 and len(outputs) > max(differentiable):
+            _take_back(outputs, reached)
+            registered()
         return results
 
     return call
 
 
-def _take_back(results: Sequence[Any], reached: Reached) -> None:
-    outputs = dict(_made_by_autograd(results))
-    differentiable = {number for some in reached for number in some}
-    if len(set(outputs.values())) != 1 or len(outputs) <= max(differentiable):
-        return
+def _take_back(outputs: Mapping[int, Any], reached: Reached) -> None:
     positions = sorted(outputs)
     needs = [[positions[number] for number in some] for some in reached]
 

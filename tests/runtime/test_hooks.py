@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 import bridge
+from bridge.runtime import hooks
 from bridge.runtime.hooks import MOST_SETS
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
@@ -86,3 +88,23 @@ def test_ever_new_hooks_do_not_pile_up() -> None:
         assert torch.equal(compiled(X), plain(X))
         handle.remove()
     assert torch.equal(compiled(X), model()(X))
+
+
+def test_a_compiled_module_does_not_look_for_hooks_at_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two results only one is used, so each call registers a hook that takes zeros back."""
+    looked: list[nn.Module] = []
+    monkeypatch.setattr(hooks, "hooks_of", lambda module, found=hooks.hooks_of: looked.append(module) or found(module))
+    plain, other = nn.Linear(4, 3), nn.Linear(4, 3)
+    both = nn.ModuleList([plain, other])
+    both.forward = lambda x: (plain(x), other(x))  # type: ignore[method-assign]
+    compiled = bridge.compile(both, "eager")
+    compiled(X)[0].sum().backward()  # compiling registers some, too
+    compiled(X)
+    looked.clear()
+    for _ in range(3):
+        compiled(X)[0].sum().backward()
+    assert other.weight.grad is None
+    assert not looked
+    plain.register_forward_hook(double)
+    assert torch.equal(compiled(X)[0], plain(X))
+    assert len(looked) == 1

@@ -21,6 +21,7 @@ from bridge.backends.triton.backend import Triton
 from bridge.backends.tvm import threads
 from bridge.backends.tvm.built import WORKER, Built
 from bridge.backends.tvm.kept import find, key_of
+from bridge.backends.tvm.loading import load_core, load_rest
 from bridge.backends.tvm.lowered import Plan
 from bridge.backends.tvm.program import program
 from bridge.backends.tvm.replay import replayed
@@ -67,9 +68,14 @@ def _planned(
         return found.plan, found.built, found.placement
     if key or not options.cache:  # else a library may be found by what the graph is lowered to
         shared(WORKER).start()
-    from bridge.generation import generated  # which loads TVM's compiler, as the worker does meanwhile
+    if graph.device.type == "cpu":
+        load_core()
+    try:
+        from bridge.generation import generated  # which loads TVM's compiler, as the worker does meanwhile
 
-    return generated(graph, backends, options, ledger, key)
+        return generated(graph, backends, options, ledger, key)
+    finally:
+        load_rest()
 
 
 def _replays(graph: Graph, options: Options) -> bool:

@@ -16,6 +16,7 @@ from tvm.target import codegen
 
 from bridge.backends.tvm.built import ALIGNED, ANSWER, WORKER, Built, loaded, scratch
 from bridge.backends.tvm.kept import Entry
+from bridge.backends.tvm.loading import load_rest
 from bridge.backends.tvm.lowered import Lowered
 from bridge.backends.tvm.memory import FRESH_RESULT
 from bridge.errors import BadOption, WorkerFailure
@@ -87,7 +88,7 @@ def _answer(request: dict[str, Any], folder: Path, timeout: float, careful: bool
     module.write_text(request["module"])
     try:
         told = {**request, "module": str(module), "folder": str(folder), "careful": careful}
-        answer = shared(WORKER).call(told, timeout)
+        answer = shared(WORKER).call(told, timeout, meanwhile=load_rest)
     except WorkerFailure as failure:
         progress = folder / "progress"
         nodes = tuple(progress.read_text().split("\n")) if progress.exists() else ()

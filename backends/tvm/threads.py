@@ -21,8 +21,10 @@ import torch
 import tvm_ffi
 from tvm_ffi import Module
 
-from bridge.backends.tvm.built import load_library
+from bridge.backends.tvm.built import WORKER, load_library
+from bridge.backends.tvm.loading import load_core
 from bridge.runtime.cache import users_cache
+from bridge.runtime.worker import shared
 from bridge.versions import installed
 
 _CALLED = {
@@ -197,6 +199,7 @@ def _launcher() -> Module:
     with tempfile.TemporaryDirectory() as name:
         folder, cache = Path(name), users_cache()
         if not cache.fetch(key, folder):
+            shared(WORKER).start()  # whoever has no launcher has no kernels either, and the worker loads meanwhile
             _compile(folder / library)
             cache.store(key, folder)
         return load_library(folder / library, cpu)
@@ -204,6 +207,7 @@ def _launcher() -> Module:
 
 def _compile(library: Path) -> None:
     """Write the launcher as a shared library."""
+    load_core()
     import tvm
 
     names = [*_CALLED, "set_error"]

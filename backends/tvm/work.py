@@ -6,16 +6,20 @@ program and the library of its kernels.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bridge.backends.tvm.loading import load_core, load_rest
 from bridge.runtime.worker import block_import, serve
 
 if __name__ == "__main__":
+    gc.disable()  # what is imported stays
     block_import("torch")
+    load_core()
 
 import numpy
 import tvm
@@ -44,6 +48,8 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
     With "careful", nodes and kernels are tried one by one, and what is in hand is named in a file. The answer then
     holds the groups of nodes that failed, if any did. Kernels and constants are written into the request's folder.
     """
+    if not _is_for_a_cpu(request["target"]):
+        load_rest()
     folder = Path(request["folder"])
     trial = Trial(folder / "progress") if request["careful"] else None
     module = from_json_graph_str(Path(request["module"]).read_text())  # load_json would first look for old forms
@@ -63,6 +69,11 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
     steps = [step_of(item, n, hardware, functions, None if searched else alike) for n, item in enumerate(plan.items)]
     has_library = write_library(functions, hardware.target, folder)
     return {"library": has_library, "steps": steps, "constants": _constants(plan.loops, folder)}
+
+
+def _is_for_a_cpu(target: str | Mapping[str, Any]) -> bool:
+    """Whether a target is known to need no more of TVM than its core. A name may stand for anything."""
+    return isinstance(target, Mapping) and target["kind"] == "llvm"
 
 
 def planned(request: Mapping[str, Any], module: Any, hardware: Hardware) -> Plan:
@@ -225,4 +236,6 @@ def _described(value: Value, target: Value | None) -> dict[str, Any]:
 
 if __name__ == "__main__":
     sys.setrecursionlimit(20000)
+    gc.freeze()
+    gc.enable()
     serve(handle)

@@ -50,14 +50,17 @@ class Worker:
         """The child's process id, None while there is none."""
         return self._child.process.pid if self._child else None
 
-    def call(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    def call(
+        self, request: Mapping[str, Any], timeout: float, meanwhile: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
         """The child's answer to one request, both JSON objects. `timeout` is in seconds and counts a start too.
 
+        meanwhile: what this process does while the child works on the request.
         Raises WorkerFailure; after "died" and "hung" the next call starts a new child.
         """
         with self._lock:
             try:
-                answer = self._exchange(json.dumps(request).encode(), time.monotonic() + timeout)
+                answer = self._exchange(json.dumps(request).encode(), time.monotonic() + timeout, meanwhile)
             except TimeoutError:
                 self._stop()
                 raise WorkerFailure("hung", f"no answer in {timeout:g} s") from None
@@ -83,7 +86,7 @@ class Worker:
         with self._lock:
             self._stop()
 
-    def _exchange(self, request: bytes, deadline: float) -> dict[str, Any]:
+    def _exchange(self, request: bytes, deadline: float, meanwhile: Callable[[], None]) -> dict[str, Any]:
         if self._child is not None and self._child.process.poll() is not None:
             self._stop()  # it died between two calls, which is no fault of this request
         try:
@@ -93,6 +96,7 @@ class Worker:
             raise WorkerFailure("died", f"{sys.executable} -m {self.module} cannot be started: {failure}") from failure
         try:
             self._child.send(_LENGTH.pack(len(request)) + request, deadline)
+            meanwhile()
             (length,) = _LENGTH.unpack(self._child.receive(_LENGTH.size, deadline))
             return json.loads(self._child.receive(length, deadline))
         except (EOFError, BrokenPipeError):

@@ -34,6 +34,10 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
             os.kill(os.getpid(), signal.Signals[request["name"]])
         case "exit":
             os._exit(3)
+        case "wait":
+            while not Path(request["file"]).exists():
+                time.sleep(0.01)
+            return {"came": True}
         case "hang":
             Path(request["file"]).write_text(str(os.getpid()))
             time.sleep(600)

@@ -57,6 +57,18 @@ def test_what_cannot_be_started_ahead_is_told_by_the_call(worker: Worker, monkey
         echo(worker)
 
 
+def test_something_is_done_while_the_child_works(worker: Worker, tmp_path: Path) -> None:
+    file = tmp_path / "go"
+    answer = worker.call({"do": "wait", "file": str(file)}, timeout=30, meanwhile=file.touch)
+    assert answer == {"came": True}
+
+
+def test_what_fails_meanwhile_ends_the_child(worker: Worker) -> None:
+    with pytest.raises(ZeroDivisionError):
+        worker.call({"do": "echo", "say": 1}, timeout=30, meanwhile=lambda: print(1 // 0))
+    assert echo(worker, "again")["said"] == "again"
+
+
 def test_carries_more_than_a_pipe_holds(worker: Worker) -> None:
     long = "x" * 3_000_000
     assert echo(worker, long)["said"] == long

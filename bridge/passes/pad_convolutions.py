@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
 from bridge.ir.convolutions import LANES, SMALL, is_quick, slides_by_one, tensors_of_convolution
-from bridge.ir.joint import Graph, copied
+from bridge.ir.joint import Graph, rewritten
 from bridge.ir.schema import call_arguments
 from bridge.ledger import Ledger
 from bridge.passes.canonicalise import new_node
@@ -30,14 +29,14 @@ def pad_convolutions(graph: Graph, ledger: Ledger) -> Graph:
     """The same graph with such convolutions without padding; as it is where there is none."""
     if not any(map(_pads, graph.nodes)):
         return graph
-    module = copied(graph.module)
-    for node in [node for node in module.graph.nodes if _pads(node)]:
-        with module.graph.inserting_before(node):
-            _Padded(module.graph, node).replace()
-        module.graph.erase_node(node)
-    module.graph.lint()
-    module.recompile()
-    return replace(graph, module=module)
+    return rewritten(graph, _pad)
+
+
+def _pad(graph: fx.Graph) -> None:
+    for node in [node for node in graph.nodes if _pads(node)]:
+        with graph.inserting_before(node):
+            _Padded(graph, node).replace()
+        graph.erase_node(node)
 
 
 def _pads(node: fx.Node) -> bool:

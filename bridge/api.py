@@ -14,6 +14,7 @@ from bridge.errors import BadOption, NotCompilable, UnknownTarget, WrongVersion
 from bridge.frontends.torch.adapters import adapter_for
 from bridge.frontends.torch.capture import Capture
 from bridge.frontends.torch.heap import set_aside
+from bridge.frontends.torch.undefined import handles_of_others
 from bridge.ir.compiled import CompiledGraph
 from bridge.ir.joint import Graph, Phase
 from bridge.ledger import DeadEnd, Event, Ledger
@@ -159,7 +160,7 @@ def compiled_in(compilation: Compilation, subject: Any) -> Any:
         read_values = options.read_values
         return capture.compile(subject, options.symbolic, guard_hooks=False, backend=backend, read_values=read_values)
 
-    return twin_of(State(subject, watched(subject, start, lambda: capture.handles), compilation, _compiled))
+    return twin_of(State(subject, watched(subject, start, handles_of_others), compilation, _compiled))
 
 
 def _capture(compilation: Compilation, make: Make) -> Capture:

@@ -46,6 +46,13 @@ FALLBACKS: Mapping[str, Callable[[Options, bool], Backend]] = {
 
 def compile_graph(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
     """Make the program of one graph. Every node that does not run in TVM is an event in the ledger."""
+    try:
+        return _compiled(graph, options, ledger)
+    finally:
+        load_rest()
+
+
+def _compiled(graph: Graph, options: Options, ledger: Ledger) -> CompiledGraph:
     _record_versions(ledger)
     if graph.device.type == "cpu":
         _install_threads(ledger)
@@ -70,12 +77,9 @@ def _planned(
         shared(WORKER).start()
     if graph.device.type == "cpu":
         load_core()
-    try:
-        from bridge.generation import generated  # which loads TVM's compiler, as the worker does meanwhile
+    from bridge.generation import generated  # which loads TVM's compiler, as the worker does meanwhile
 
-        return generated(graph, backends, options, ledger, key)
-    finally:
-        load_rest()
+    return generated(graph, backends, options, ledger, key)
 
 
 def _replays(graph: Graph, options: Options) -> bool:

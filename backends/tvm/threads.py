@@ -199,7 +199,7 @@ def _launcher() -> Module:
     with tempfile.TemporaryDirectory() as name:
         folder, cache = Path(name), users_cache()
         if not cache.fetch(key, folder):
-            shared(WORKER).start()  # whoever has no launcher has no kernels either, and the worker loads meanwhile
+            shared(WORKER).start()  # whoever has no launcher mostly has no kernels either: the worker loads meanwhile
             _compile(folder / library)
             cache.store(key, folder)
         return load_library(folder / library, cpu)

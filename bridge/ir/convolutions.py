@@ -105,26 +105,27 @@ def is_small(node: fx.Node) -> bool:
     if node.target is not aten.convolution.default or not slides_by_one(node):
         return False
     given = call_arguments(node)
-    return (
-        not (given["transposed"] or any(given["padding"]))
-        and node.meta["val"].shape[-1] % LANES == 0
-        and is_quick(node, SMALL)
-    )
+    return not (given["transposed"] or any(given["padding"])) and is_quick(node, SMALL) and has_lanes(node.meta["val"])
 
 
 def is_small_gradient(node: fx.Node) -> bool:
     """Whether a node is the gradient of such a convolution's weight alone, and better a kernel."""
     if node.target is not aten.convolution_backward.default or not slides_by_one(node):
         return False
-    given, rows = call_arguments(node), tensors_of_convolution(node)["grad_output"].shape[-1]
+    given, result = call_arguments(node), tensors_of_convolution(node)["grad_output"]
     alone = list(given["output_mask"]) == [False, True, False] and not given["transposed"]
-    return alone and not any(given["padding"]) and rows % LANES == 0 and is_quick(node, SMALL_GRADIENT)
+    return alone and not any(given["padding"]) and is_quick(node, SMALL_GRADIENT) and has_lanes(result)
+
+
+def has_lanes(image: torch.Tensor) -> bool:
+    """Whether the rows of an image, whose sizes are numbers, are whole lanes."""
+    return image.shape[-1] % LANES == 0
 
 
 def slides_by_one(node: fx.Node) -> bool:
-    """Whether a convolution stands at each place, with all channels in one group."""
+    """Whether a convolution stands at each place, with all channels in one group, and adds no places behind them."""
     given = call_arguments(node)
-    return given["groups"] == 1 and all(n == 1 for n in given["stride"])
+    return given["groups"] == 1 and all(n == 1 for n in given["stride"]) and not any(given["output_padding"])
 
 
 def is_quick(node: fx.Node, most: int, at: str = "grad_output") -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.ir.convolutions import LANES, SMALL, is_quick, slides_by_one, tensors_of_convolution
+from bridge.ir.convolutions import SMALL, has_lanes, is_quick, slides_by_one, tensors_of_convolution
 from bridge.ir.joint import Graph, rewritten
 from bridge.ir.schema import call_arguments
 from bridge.ledger import Ledger
@@ -22,7 +22,8 @@ from bridge.passes.canonicalise import new_node
 
 aten = torch.ops.aten
 
-WEIGHT, ALL = 1, 3
+WEIGHT_ALONE = [False, True, False]
+"""Which of the gradients of image, weight and bias are asked for."""
 
 
 def pad_convolutions(graph: Graph, ledger: Ledger) -> Graph:
@@ -43,8 +44,8 @@ def _pads(node: fx.Node) -> bool:
     """Whether a node is a convolution, or its gradients, that a kernel is quicker at, on images and results."""
     if node.target not in (aten.convolution.default, aten.convolution_backward.default) or not slides_by_one(node):
         return False
-    images = {name: tensors_of_convolution(node)[name] for name in ("input", "grad_output")}
-    return all(is_quick(node, SMALL, name) and image.shape[-1] % LANES == 0 for name, image in images.items())
+    values = tensors_of_convolution(node)
+    return all(is_quick(node, SMALL, name) and has_lanes(values[name]) for name in ("input", "grad_output"))
 
 
 class _Padded:
@@ -78,11 +79,9 @@ class _Padded:
         gradient, image = self._given["grad_output"], self._given["input"]
         if self._given["transposed"]:
             gradient, image = image, gradient
-        args = (gradient, self._with_border(image, self._padding), self._given["weight"], None, *self._sliding(), [
-            number == WEIGHT for number in range(ALL)
-        ])  # fmt: skip
-        whole = self._new(aten.convolution_backward.default, *args)
-        return self._new(operator.getitem, whole, WEIGHT)
+        image = self._with_border(image, self._padding)
+        given = (gradient, image, self._given["weight"], None, *self._sliding(), WEIGHT_ALONE)
+        return self._new(operator.getitem, self._new(aten.convolution_backward.default, *given), 1)
 
     def _of_bias(self) -> fx.Node:
         return self._new(aten.sum.dim_IntList, self._given["grad_output"], [0, *range(2, self._dims + 2)])

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sized
 from typing import Any
 
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 """Where a module keeps the hooks that take part in its call."""
@@ -17,11 +16,11 @@ MOST_SETS = 8
 Hooks = tuple[tuple[int, str, tuple[Any, ...]], ...]
 
 
-def watched(module: nn.Module, start: Callable[[], Callable[..., Any]], own: Callable[[], int]) -> Callable[..., Any]:
+def watched(module: nn.Module, start: Callable[[], Callable[..., Any]], count: Callable[[], int]) -> Callable[..., Any]:
     """The module compiled by `start()`, once for each set of hooks that it and its parts are called with.
 
-    That no hook was registered is seen in torch's own count of them; that none was removed, in the sizes of the few
-    mappings that hold one. own: how many of those that torch has counted are the compiled module's, and not on modules.
+    That no hook was registered is seen in a count of them; that none was removed, in the sizes of the few mappings that
+    hold one. count: how many hooks have been registered, on whatever.
     """
     compiled: dict[Hooks, Callable[..., Any]] = {}
     registered = -1
@@ -29,13 +28,13 @@ def watched(module: nn.Module, start: Callable[[], Callable[..., Any]], own: Cal
     current: Callable[..., Any]
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if registered != RemovableHandle.next_id - own() or any(len(hooks) != number for hooks, number in present):
+        if registered != count() or any(len(hooks) != number for hooks, number in present):
             look()
         return current(*args, **kwargs)
 
     def look() -> None:
         nonlocal registered, present, current
-        registered = RemovableHandle.next_id - own()
+        registered = count()
         hooks, present = hooks_of(module)
         if hooks not in compiled:
             if len(compiled) == MOST_SETS:

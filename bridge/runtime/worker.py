@@ -55,7 +55,7 @@ class Worker:
     ) -> dict[str, Any]:
         """The child's answer to one request, both JSON objects. `timeout` is in seconds and counts a start too.
 
-        meanwhile: what this process does while the child works on the request.
+        meanwhile: what this process does while the child works on the request, for as long as it takes.
         Raises WorkerFailure; after "died" and "hung" the next call starts a new child.
         """
         with self._lock:
@@ -96,7 +96,9 @@ class Worker:
             raise WorkerFailure("died", f"{sys.executable} -m {self.module} cannot be started: {failure}") from failure
         try:
             self._child.send(_LENGTH.pack(len(request)) + request, deadline)
+            started = time.monotonic()
             meanwhile()
+            deadline += time.monotonic() - started
             (length,) = _LENGTH.unpack(self._child.receive(_LENGTH.size, deadline))
             return json.loads(self._child.receive(length, deadline))
         except (EOFError, BrokenPipeError):

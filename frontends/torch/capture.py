@@ -39,7 +39,6 @@ class Capture:
     compile_graph: makes the program of a forward, a backward or an inference graph.
     decompositions: overload → how it is written as simpler ops. split: joint graph → forward and backward.
     keep_joint: is given each joint graph before it is split.
-    handles: counts the hooks that its graphs have registered as they ran, which torch counts too.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class Capture:
         self._sizes: set[int] = set()
         self._within = False
         self._shared: dict[str, Any] = {}
-        self.handles = 0
         self.adapter = _adapter(torch_version, ledger)
 
     def compile(
@@ -129,13 +127,10 @@ class Capture:
                 if broken is not None:
                     run = with_marked_results(module, run)
                 reached = self._reached.get(name)
-                return run if reached is None else with_missing_gradients(run, reached, self._registered)
+                return run if reached is None else with_missing_gradients(run, reached)
         except Unfit as reason:
             self._record.left_out(name, str(reason), module)
             return module.forward
-
-    def _registered(self) -> None:
-        self.handles += 1
 
     def _compiler(self, name: str, frame: Sequence[FrameInput], phase: Phase) -> Callable[..., Boxed]:
         def compiler(module: fx.GraphModule, examples: Sequence[Any]) -> Boxed:

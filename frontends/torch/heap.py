@@ -13,7 +13,8 @@ def set_aside() -> Iterator[None]:
 
     A compiler makes millions of objects, and each whole collection would walk through these hundreds of thousands
     again: four in the capture of a GPT-2, a second together. What is made within is collected as ever. Where the user
-    has set objects aside himself, or switched the collector off, nothing is changed.
+    has set objects aside himself, or switched the collector off, nothing is changed; what another thread sets aside
+    meanwhile is given back too.
     """
     if not gc.isenabled() or gc.get_freeze_count():
         yield

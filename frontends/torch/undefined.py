@@ -6,17 +6,22 @@ which results an input reaches, and the zeros of one that reaches only unused on
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils.hooks import RemovableHandle
 
 from bridge.frontends.torch.aliasing import ancestors, differentiable_results, tangents
 from bridge.ir.joint import JointGraph
 from bridge.ir.shapes import is_size
 
 aten = torch.ops.aten
+
+_COUNTING = threading.Lock()
+_own = 0
 
 Reached = tuple[frozenset[int], ...]
 """For each gradient of a joint graph, in order, which of the differentiable results its input reaches.
@@ -67,13 +72,8 @@ def _passes_no_gradient(node: fx.Node) -> bool:
     return node.target in (aten.detach.default, aten.alias.default) or not (is_real or isinstance(value, tuple | list))
 
 
-def with_missing_gradients(
-    run: Callable[..., Any], reached: Reached, registered: Callable[[], None]
-) -> Callable[..., Any]:
-    """The compiled graph, after whose backward the gradients that eager does not give are None.
-
-    registered: is called for each hook that is registered for it.
-    """
+def with_missing_gradients(run: Callable[..., Any], reached: Reached) -> Callable[..., Any]:
+    """The compiled graph, after whose backward the gradients that eager does not give are None."""
     differentiable = {number for some in reached for number in some}
 
     def call(*args: Any) -> Any:
@@ -81,7 +81,6 @@ def with_missing_gradients(
         outputs = dict(_made_by_autograd(results))
         if len(set(outputs.values())) == 1 and len(outputs) > max(differentiable):
             _take_back(outputs, reached)
-            registered()
         return results
 
     return call
@@ -99,7 +98,16 @@ def _take_back(outputs: Mapping[int, Any], reached: Reached) -> None:
             for gradient, need in zip(gradients, needs, strict=True)
         )
 
-    next(iter(outputs.values())).register_hook(hook)
+    global _own
+    with _COUNTING:
+        next(iter(outputs.values())).register_hook(hook)
+        _own += 1
+
+
+def handles_of_others() -> int:
+    """How many hooks have been registered in this process but for those of `with_missing_gradients`."""
+    with _COUNTING:
+        return RemovableHandle.next_id - _own
 
 
 def _made_by_autograd(results: Sequence[Any]) -> Iterator[tuple[int, Any]]:

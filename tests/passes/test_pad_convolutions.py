@@ -29,6 +29,7 @@ OTHERS = {
     "stride": (nn.Conv2d(3, 4, 3, padding=1, stride=2), (2, 3, 16, 32)),
     "groups": (nn.Conv2d(4, 4, 3, padding=1, groups=2), (2, 4, 16, 16)),
     "rows": (nn.Conv2d(3, 4, 3, padding=1), (2, 3, 16, 15)),
+    "more places behind": (nn.ConvTranspose2d(3, 4, 3, padding=2, dilation=2, output_padding=(1, 0)), (2, 3, 8, 16)),
     "large": (nn.Conv2d(32, 32, 3, padding=1), (2, 32, 16, 16)),
 }
 
@@ -93,3 +94,15 @@ def test_frozen_parts_and_inference() -> None:
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
     assert called(compiled) == []
+
+
+@pytest.mark.parametrize("layer", [nn.Conv1d(3, 4, 3), nn.Conv1d(3, 4, 3, padding=1)], ids=["inside", "border"])
+def test_symbolic_rows_are_asked_nothing(layer: nn.Module) -> None:
+    """One program for all lengths: whether they are multiples of anything makes no guard."""
+    net = copy.deepcopy(layer)
+    compiled = bridge.compile(net, dynamic=True, options={"cache": False})
+    for length in (34, 50, 61):
+        x = torch.randn(2, 3, length)
+        for one, other in zip(gradients(compiled, net, x), gradients(layer, layer, x), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert len(bridge.inspect(compiled).graphs) == 2

@@ -63,6 +63,12 @@ def test_something_is_done_while_the_child_works(worker: Worker, tmp_path: Path)
     assert answer == {"came": True}
 
 
+def test_what_is_done_meanwhile_is_not_charged_to_the_child(worker: Worker) -> None:
+    assert echo(worker)["said"]
+    answer = worker.call({"do": "echo", "say": "late"}, timeout=1, meanwhile=lambda: time.sleep(1.2))
+    assert answer["said"] == "late"
+
+
 def test_what_fails_meanwhile_ends_the_child(worker: Worker) -> None:
     with pytest.raises(ZeroDivisionError):
         worker.call({"do": "echo", "say": 1}, timeout=30, meanwhile=lambda: print(1 // 0))

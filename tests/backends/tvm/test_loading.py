@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from typing import Any
 
+import pytest
+
+from bridge import pipeline
 from bridge.backends.tvm.loading import load_core, load_rest
 
 LOOKED_AT = """
@@ -54,3 +58,20 @@ def test_what_is_loaded_already_stays() -> None:
     load_core()
     load_rest()
     assert sys.modules["tvm"] is tvm
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_rest_follows_whatever_becomes_of_a_graph(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    """As where the launcher of threads is compiled, and the graph is found in the cache or fails in a pass."""
+    loaded: list[str] = []
+
+    def compiled(*given: Any) -> str:
+        if fails:
+            raise RuntimeError("a pass fails")
+        return "found"
+
+    monkeypatch.setattr(pipeline, "_compiled", compiled)
+    monkeypatch.setattr(pipeline, "load_rest", lambda: loaded.append("rest"))
+    with pytest.raises(RuntimeError) if fails else nullcontext():
+        pipeline.compile_graph(None, None, None)  # type: ignore[arg-type]
+    assert loaded == ["rest"]

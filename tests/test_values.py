@@ -61,6 +61,44 @@ def test_a_size_that_is_told_by_cases_is_computed() -> None:
     assert not compiled.ledger.select(kind="compiler failed")
 
 
+def test_a_view_of_a_known_size_at_a_place_that_values_decide() -> None:
+    """What reads the slice tells that it has one column; where it begins, and whether it has, values decide."""
+    factor = torch.linspace(-1, 1, 10).reshape(5, 2)
+
+    def function(x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        part = x[:, place[0].item() : place[1].item()]  # type: ignore[misc]
+        return torch.cat([x, part], 1) @ factor
+
+    x = torch.linspace(-2, 3, 12).reshape(3, 4)
+    compiled = bridge.compile(function)
+    for begin in (1, 3, 0):
+        place = torch.tensor([begin, begin + 1])
+        torch.testing.assert_close(compiled(x, place), function(x, place))
+    assert not compiled.ledger.select(kind="compiler failed")
+    (graph,) = bridge.inspect(compiled).graphs
+    assert "sized_slice" in graph.source
+    with pytest.raises(RuntimeError, match=r"slice.Tensor: dimension 1 is of size 2, .* takes 1 alone, at .*place"):
+        compiled(x, torch.tensor([1, 3]))
+
+
+def test_a_gradient_whose_size_is_a_sum_of_numbers_that_were_read() -> None:
+    """Torch traces the forward twice, and a gradient has the symbols of the first time."""
+
+    class Padded(nn.Module):
+        def forward(self, x: torch.Tensor, before: torch.Tensor, behind: torch.Tensor) -> torch.Tensor:
+            return nn.functional.pad(x, (before, behind), mode="reflect")  # type: ignore[arg-type]
+
+    net = Padded()
+    compiled = bridge.compile(net, dynamic=True)
+    for length, border in ((8, (1, 2)), (9, (3, 1)), (9, (2, 2))):
+        given = [torch.linspace(-1, 1, 2 * length).reshape(1, 2, length).requires_grad_() for _ in range(2)]
+        for module, x in zip((compiled, net), given, strict=True):
+            y = module(x, *map(torch.tensor, border))
+            (y * torch.linspace(1, 2, y.numel()).reshape(y.shape)).sum().backward()
+        torch.testing.assert_close(given[0].grad, given[1].grad)
+    assert any(" = 0\n" in graph.source for graph in bridge.inspect(compiled).graphs)
+
+
 def selected_by_a_wider_mask(x: torch.Tensor) -> torch.Tensor:
     return torch.masked_select(x, x.expand(4, 3) > -9)
 

@@ -250,6 +250,19 @@ def at_line(node: fx.Node) -> str:
     return f", at {line}" if line else ""
 
 
+def sized(node: fx.Node) -> Callable[[torch.Tensor, Mapping[int, int]], None]:
+    """Raises RuntimeError where values decided on other sizes than those that the program is written for."""
+    line = at_line(node)
+
+    def check(result: torch.Tensor, expected: Mapping[int, int]) -> None:
+        for dim, size in expected.items():
+            if result.shape[dim] != size:
+                found = f"dimension {dim} is of size {result.shape[dim]}"
+                raise RuntimeError(f"{op_name(node)}: {found}, and what reads it takes {size} alone{line}")
+
+    return check
+
+
 def counter(node: fx.Node) -> Callable[[torch.Tensor, int], None]:
     """Raises RuntimeError, as eager does, where a mask holds in more or fewer places than there are values for."""
     line = at_line(node)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.backends.tvm.bounds import checker, counter
+from bridge.backends.tvm.bounds import checker, counter, sized
 from bridge.backends.tvm.built import ALIGNED, Built
 from bridge.backends.tvm.copies import copied_back, copy_event
 from bridge.backends.tvm.lowered import Plan, tensor_outputs
@@ -25,8 +25,8 @@ from bridge.ir.compiled import CallOut, CompiledGraph, Way
 from bridge.ir.joint import Role
 from bridge.ir.nodes import op_name
 from bridge.ir.provenance import source_line
-from bridge.ir.shapes import is_size, symbols_in
-from bridge.ir.sizes import solved, text_of
+from bridge.ir.shapes import is_size, new_symbols_of, symbols_in
+from bridge.ir.sizes import solved, text_of, told_together
 from bridge.ir.views import is_view, lies_alike, root_of, shows
 from bridge.ledger import Ledger
 
@@ -113,7 +113,15 @@ class _Writer:
         for name, value in (*self._built.constants.items(), *self._plan.constants.items()):
             self._scope[self._define(name)] = value
             self._known.discard(identifier(name))
-        self._know_sizes([(identifier(n.name), n.meta["val"]) for n in placeholders])
+        sizes = [(identifier(n.name), n.meta["val"]) for n in placeholders]
+        self._know_sizes(sizes)
+        later = {
+            symbol for node in self._plan.graph.nodes if node.op != "placeholder" for symbol in new_symbols_of(node)
+        }
+        for symbol in told_together(sizes, self._symbols | later):
+            self._line(f"{symbol} = 0")
+            self._symbols.add(symbol)
+        self._know_sizes(sizes)
         read = {name for step in self._built.steps for name in step.get("inputs", ())}
         read -= {target.name for target in self._written}  # whoever calls sees to how these lie
         for node in placeholders:
@@ -204,6 +212,10 @@ class _Writer:
         if node.target is aten.nonzero.default and symbols_in(value.shape[0]) <= self._symbols:  # type: ignore[union-attr]
             self._scope[f"count_{node.name}"] = counter(node)
             self._line(f"count_{node.name}({name}, {text_of(value.shape[0])})")  # type: ignore[union-attr]
+        elif is_view(node) and new_symbols_of(node):
+            self._scope[f"sized_{node.name}"] = sized(node)
+            known = [f"{d}: {text_of(n)}" for d, n in enumerate(value.shape) if symbols_in(n) <= self._symbols]  # type: ignore[union-attr]
+            self._line(f"sized_{node.name}({name}, {{{', '.join(known)}}})")
         self._know_sizes([(name, value), *((f"{name}[{n}]", one) for n, one in several)])
         if isinstance(value, torch.Tensor) and node.target not in COMPACT_RESULT:
             self._conform(node, name, value)

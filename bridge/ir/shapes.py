@@ -47,8 +47,21 @@ def symbols_of(node: fx.Node) -> set[str]:
 
 
 def new_symbols_of(node: fx.Node) -> set[str]:
-    """The names of the sizes of a node's result that nothing it reads has: they depend on values."""
-    return symbols_in(node.meta.get("val")) - symbols_in(fake([list(node.args), dict(node.kwargs)]))
+    """The names of the sizes of a node's result, and of where it begins, that nothing it reads has.
+
+    They depend on values.
+    """
+    given, made = fake([list(node.args), dict(node.kwargs)]), node.meta.get("val")
+    return (symbols_in(made) | symbols_in(_begins(made))) - symbols_in(given) - symbols_in(_begins(given))
+
+
+def _begins(values: Any) -> list[Any]:
+    """Where in their memory tensors begin."""
+    return [value.storage_offset() for value in leaves(values) if _is_strided(value)]
+
+
+def _is_strided(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
 
 
 def real_symbols_of(node: fx.Node) -> set[str]:

@@ -98,6 +98,24 @@ def solved(values: Sequence[tuple[str, Any]], known: Collection[str]) -> Iterato
         yield answer
 
 
+def told_together(values: Sequence[tuple[str, Any]], known: Collection[str]) -> Iterator[str]:
+    """The symbols that may be any number, as u0 where no more is known of it and u1 than a size n + u0 + u1.
+
+    So it is in a backward where torch has traced the forward twice, with other symbols for numbers that are read.
+    """
+    tensors = [(name, value) for name, value in values if isinstance(value, torch.Tensor)]
+    sizes = [expr for expr, _ in _expressions([(size, "") for _, value in tensors for size in value.shape])]
+    every = sizes + [expr for expr, _ in _expressions([one for tensor in tensors for one in _layout(*tensor)])]
+    whole, free = sympy.Symbol("whole", integer=True), set[str]()
+    for expr in sizes:
+        first, *others = sorted((s for s in expr.free_symbols if str(s) not in {*known, *free}), key=str) or (None,)
+        if others and expr.coeff(first, 1) == 1:
+            rest = [one.subs(first, whole + first - expr) for one in every]
+            if not any(one.free_symbols & {first, *others} for one in rest):
+                free.update(map(str, others))
+                yield from map(str, others)
+
+
 def _expressions(values: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
     """The expressions of those that are symbolic, with their texts."""
     return [(value.node.expr, text) for value, text in values if isinstance(value, torch.SymInt | torch.SymFloat)]

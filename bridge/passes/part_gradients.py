@@ -1,7 +1,8 @@
 """Ask for the gradient of a convolution's weight apart from the others, where a library on a CPU is slow at it.
 
 That of a depthwise convolution becomes a kernel, if it has many taps or few places. That of a large weight at few
-places is the product of the result's gradient and the patches of the image that the weight was laid on.
+places is the product of the result's gradient and the patches of the image that the weight was laid on. The bias's is
+a sum then: of oneDNN, it costs the weight's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from bridge.passes.canonicalise import new_node
 
 aten = torch.ops.aten
 
-WEIGHT, ALL = 1, 3
+IMAGE, WEIGHT, BIAS = range(3)
+
+WEIGHT_ALONE = [False, True, False]
 
 BY_PLACES = {"memory_format": torch.contiguous_format}
 
@@ -37,28 +40,25 @@ def _asked_apart(graph: fx.Graph) -> None:
 
 
 def _parts(node: fx.Node) -> bool:
-    return is_slow_at_few_places(node) or (is_slow_depthwise(node) and any(_others(node)))
-
-
-def _others(node: fx.Node) -> list[bool]:
-    """Which gradients a node asks for besides the weight's."""
-    mask: Any = node.args[-1]
-    return [n != WEIGHT and mask[n] for n in range(ALL)]
+    return is_slow_at_few_places(node) or (is_slow_depthwise(node) and list(node.args[-1]) != WEIGHT_ALONE)  # type: ignore[arg-type]
 
 
 def _part(graph: fx.Graph, node: fx.Node) -> None:
-    picks = {pick: pick.args[1] for pick in node.users}
-    given, others = node.args[:-1], _others(node)
-    rest = new_node(graph, node, node.target, (*given, others)) if any(others) else None
-    weight = _by_patches(graph, node) if is_slow_at_few_places(node) else None
-    alone = new_node(graph, node, node.target, (*given, [n == WEIGHT for n in range(ALL)])) if weight is None else None
-    for pick, number in picks.items():
-        if number != WEIGHT:
-            pick.replace_input_with(node, rest)  # type: ignore[arg-type]
-        elif alone is not None:
-            pick.replace_input_with(node, alone)
+    picks: dict[Any, list[fx.Node]] = {}
+    for pick in node.users:
+        picks.setdefault(pick.args[1], []).append(pick)
+    for number, same in picks.items():
+        if number == BIAS:
+            made = new_node(graph, node, aten.sum.dim_IntList, (call_arguments(node)["grad_output"], [0, 2, 3]))
+        elif number == WEIGHT and is_slow_at_few_places(node):
+            made = _by_patches(graph, node)
         else:
-            pick.replace_all_uses_with(weight)  # type: ignore[arg-type]
+            alone = new_node(graph, node, node.target, (*node.args[:-1], [n == number for n in (IMAGE, WEIGHT, BIAS)]))
+            for pick in same:
+                pick.replace_input_with(node, alone)
+            continue
+        for pick in same:
+            pick.replace_all_uses_with(made)
             graph.erase_node(pick)
 
 

@@ -11,7 +11,7 @@ from torch import fx
 
 from bridge.ir.backend import Refusal
 from bridge.ir.callout import callout, effect_of
-from bridge.ir.convolutions import is_slow_depthwise, is_small, is_small_gradient
+from bridge.ir.convolutions import asks_for_weight_alone, is_slow_depthwise, is_small, is_small_gradient
 from bridge.ir.nodes import READS, draws, op_name
 from bridge.ir.shapes import new_symbols_of, real_symbols_of, tensors_of
 from bridge.ir.views import is_view
@@ -152,7 +152,7 @@ def as_pairs(whole: torch.Tensor) -> torch.Tensor:
 
 def is_weight_of_depthwise(node: fx.Node) -> bool:
     """Whether a node is the gradient of a depthwise convolution's weight alone, and better a kernel's."""
-    return is_slow_depthwise(node) and list(node.args[-1]) == [False, True, False]  # type: ignore[arg-type]
+    return is_slow_depthwise(node) and asks_for_weight_alone(node)
 
 
 def is_small_product(node: fx.Node) -> bool:

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 _SWITCH = "TVM_DEVICE_BACKEND_AUTOLOAD"
 """The variable by which TVM is told not to load what it has for other devices than CPUs."""
@@ -61,7 +60,9 @@ def load_rest() -> None:
 @contextmanager
 def _without_errors() -> Iterator[None]:
     """While TVM names its operators for printing: what is unknown, or named already, fails before it comes to C++."""
-    from tvm.ir import Op as op
+    from tvm.ir import Op
+
+    op: Any = Op
     from tvm.tirx.script.builder import ir as builder
 
     known, get, register = frozenset(op.list_op_names()), op.get, builder._register_op_attr
@@ -76,5 +77,8 @@ def _without_errors() -> Iterator[None]:
         if not found.has_attr(key) or found.get_attr(key) != value:
             register(name, key, value, level)
 
-    with patch.object(op, "get", staticmethod(get_known)), patch.object(builder, "_register_op_attr", register_new):
+    op.get, builder._register_op_attr = staticmethod(get_known), register_new
+    try:
         yield
+    finally:
+        op.get, builder._register_op_attr = staticmethod(get), register

@@ -115,13 +115,12 @@ class _Writer:
             self._known.discard(identifier(name))
         sizes = [(identifier(n.name), n.meta["val"]) for n in placeholders]
         self._know_sizes(sizes)
-        later = {
-            symbol for node in self._plan.graph.nodes if node.op != "placeholder" for symbol in new_symbols_of(node)
-        }
-        for symbol in told_together(sizes, self._symbols | later):
-            self._line(f"{symbol} = 0")
-            self._symbols.add(symbol)
-        self._know_sizes(sizes)
+        if any(told_together(sizes, self._symbols)):
+            computed = (node for node in self._plan.graph.nodes if node.op != "placeholder")
+            for symbol in told_together(sizes, self._symbols.union(*map(new_symbols_of, computed))):
+                self._line(f"{symbol} = 0")
+                self._symbols.add(symbol)
+            self._know_sizes(sizes)
         read = {name for step in self._built.steps for name in step.get("inputs", ())}
         read -= {target.name for target in self._written}  # whoever calls sees to how these lie
         for node in placeholders:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import fx
@@ -38,6 +39,10 @@ LANES = 16
 """Numbers of float32 that a kernel works on at once; rows are multiples of it."""
 
 
+WEIGHT_ALONE = [False, True, False]
+"""How a convolution is asked for the gradient of its weight, and not of its image and bias."""
+
+
 def tensors_of_convolution(node: fx.Node) -> Mapping[str, torch.Tensor]:
     """The fake "input", "weight" and "grad_output", which stands for the result of a convolution itself."""
     given = call_arguments(node)
@@ -60,10 +65,25 @@ def is_product(node: fx.Node) -> bool:
     return not slides and given["groups"] == 1 and tuple(weight.shape[2:]) == (1, 1)
 
 
-def both(numbers: Sequence[int]) -> tuple[int, int]:
-    """A stride, padding or dilation for both dimensions, which torch also takes as one number."""
-    first, *rest = numbers
-    return (first, *rest) if rest else (first, first)  # type: ignore[return-value]
+def each(numbers: Sequence[int], dims: int) -> list[int]:
+    """A stride, padding or dilation for each dimension of space, which torch also takes as one number."""
+    return list(numbers) if len(numbers) == dims else list(numbers) * dims
+
+
+def asks_for_weight_alone(node: fx.Node) -> bool:
+    """Whether of a convolution's gradients only the weight's is wanted."""
+    return list(call_arguments(node)["output_mask"]) == WEIGHT_ALONE
+
+
+def replace_gradients(node: fx.Node, make: Sequence[Callable[[], fx.Node]]) -> None:
+    """Give whoever picks a gradient of a convolution what is made for it: of the image, the weight or the bias."""
+    made: dict[Any, fx.Node] = {}
+    for pick in list(node.users):
+        number: Any = pick.args[1]
+        if number not in made:
+            made[number] = make[number]()
+        pick.replace_all_uses_with(made[number])
+        pick.graph.erase_node(pick)
 
 
 def is_slow_depthwise(node: fx.Node) -> bool:
@@ -113,7 +133,7 @@ def is_small_gradient(node: fx.Node) -> bool:
     if node.target is not aten.convolution_backward.default or not slides_by_one(node):
         return False
     given, result = call_arguments(node), tensors_of_convolution(node)["grad_output"]
-    alone = list(given["output_mask"]) == [False, True, False] and not given["transposed"]
+    alone = asks_for_weight_alone(node) and not given["transposed"]
     return alone and not any(given["padding"]) and is_quick(node, SMALL_GRADIENT) and has_lanes(result)
 
 

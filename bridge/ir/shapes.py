@@ -51,8 +51,12 @@ def new_symbols_of(node: fx.Node) -> set[str]:
 
     They depend on values.
     """
-    given, made = fake([list(node.args), dict(node.kwargs)]), node.meta.get("val")
-    return (symbols_in(made) | symbols_in(_begins(made))) - symbols_in(given) - symbols_in(_begins(given))
+    made = node.meta.get("val")
+    found = symbols_in(made) | symbols_in(_begins(made))
+    if not found:  # as of all nodes of most graphs
+        return found
+    given = fake([list(node.args), dict(node.kwargs)])
+    return found - symbols_in(given) - symbols_in(_begins(given))
 
 
 def _begins(values: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.ir.convolutions import is_of_images, is_product, tensors_of_convolution
+from bridge.ir.convolutions import is_of_images, is_product, replace_gradients, tensors_of_convolution
 from bridge.ir.joint import Graph, rewritten
 from bridge.ir.schema import call_arguments
 from bridge.ledger import Ledger
@@ -36,7 +36,8 @@ def _as_products(graph: fx.Graph) -> None:
             if node.target is aten.convolution.default:
                 node.replace_all_uses_with(_Product(graph, node).result())
             else:
-                _replace_picks(node, _Product(graph, node))
+                product = _Product(graph, node)
+                replace_gradients(node, (product.of_images, product.of_weight, product.of_bias))
         graph.erase_node(node)
 
 
@@ -57,17 +58,6 @@ def _multiplies(node: fx.Node) -> bool:
 
 def _has_channels_last(value: torch.Tensor) -> bool:
     return value.is_contiguous(memory_format=torch.channels_last)
-
-
-def _replace_picks(node: fx.Node, product: _Product) -> None:
-    """Give whoever picks a gradient what is computed for it alone."""
-    made: dict[int, fx.Node] = {}
-    for pick in list(node.users):
-        number: int = pick.args[1]  # type: ignore[assignment]
-        if number not in made:
-            made[number] = (product.of_images, product.of_weight, product.of_bias)[number]()
-        pick.replace_all_uses_with(made[number])
-        pick.graph.erase_node(pick)
 
 
 class _Product:

@@ -14,7 +14,16 @@ from typing import Any
 import torch
 from torch import fx
 
-from bridge.ir.convolutions import SMALL, has_lanes, is_quick, slides_by_one, tensors_of_convolution
+from bridge.ir.convolutions import (
+    SMALL,
+    WEIGHT_ALONE,
+    each,
+    has_lanes,
+    is_quick,
+    replace_gradients,
+    slides_by_one,
+    tensors_of_convolution,
+)  # fmt: skip
 from bridge.ir.joint import Graph, rewritten
 from bridge.ir.schema import call_arguments
 from bridge.ledger import Ledger
@@ -22,15 +31,10 @@ from bridge.passes.canonicalise import new_node
 
 aten = torch.ops.aten
 
-WEIGHT_ALONE = [False, True, False]
-"""Which of the gradients of image, weight and bias are asked for."""
-
 
 def pad_convolutions(graph: Graph, ledger: Ledger) -> Graph:
     """The same graph with such convolutions without padding; as it is where there is none."""
-    if not any(map(_pads, graph.nodes)):
-        return graph
-    return rewritten(graph, _pad)
+    return rewritten(graph, _pad) if any(map(_pads, graph.nodes)) else graph
 
 
 def _pad(graph: fx.Graph) -> None:
@@ -55,7 +59,7 @@ class _Padded:
         self._graph, self._node = graph, node
         self._given = call_arguments(node)
         dims = node.args[0].meta["val"].dim() - 2  # type: ignore[union-attr]
-        self._padding, self._dilation = (_each(self._given[name], dims) for name in ("padding", "dilation"))
+        self._padding, self._dilation = (each(self._given[name], dims) for name in ("padding", "dilation"))
         self._dims = dims
 
     def replace(self) -> None:
@@ -63,13 +67,7 @@ class _Padded:
             image, bias = self._given["input"], self._given["bias"]
             self._node.replace_all_uses_with(self._convolved(image, self._given["transposed"], bias))
             return
-        made: dict[int, fx.Node] = {}
-        for pick in list(self._node.users):
-            number: int = pick.args[1]  # type: ignore[assignment]
-            if number not in made:
-                made[number] = (self._of_image, self._of_weight, self._of_bias)[number]()
-            pick.replace_all_uses_with(made[number])
-            self._graph.erase_node(pick)
+        replace_gradients(self._node, (self._of_image, self._of_weight, self._of_bias))
 
     def _of_image(self) -> fx.Node:
         return self._convolved(self._given["grad_output"], not self._given["transposed"], None)
@@ -109,8 +107,3 @@ class _Padded:
 
     def _new(self, target: Any, *args: Any) -> fx.Node:
         return new_node(self._graph, self._node, target, args)
-
-
-def _each(numbers: Sequence[int], dims: int) -> list[int]:
-    """One number for each dimension of space."""
-    return list(numbers) if len(numbers) == dims else list(numbers) * dims

@@ -7,22 +7,27 @@ a sum then: of oneDNN, it costs the weight's.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
 from torch import fx
 
-from bridge.ir.convolutions import both, is_slow_at_few_places, is_slow_depthwise
+from bridge.ir.convolutions import (
+    asks_for_weight_alone,
+    each,
+    is_slow_at_few_places,
+    is_slow_depthwise,
+    replace_gradients,
+)  # fmt: skip
 from bridge.ir.joint import Graph, rewritten
 from bridge.ir.schema import call_arguments
 from bridge.ledger import Ledger
-from bridge.passes.canonicalise import new_node
+from bridge.passes.canonicalise import new_node, node_of
 
 aten = torch.ops.aten
 
-IMAGE, WEIGHT, BIAS = range(3)
-
-WEIGHT_ALONE = [False, True, False]
+IMAGE, WEIGHT = 0, 1
 
 BY_PLACES = {"memory_format": torch.contiguous_format}
 
@@ -40,26 +45,23 @@ def _asked_apart(graph: fx.Graph) -> None:
 
 
 def _parts(node: fx.Node) -> bool:
-    return is_slow_at_few_places(node) or (is_slow_depthwise(node) and list(node.args[-1]) != WEIGHT_ALONE)  # type: ignore[arg-type]
+    return is_slow_at_few_places(node) or (is_slow_depthwise(node) and not asks_for_weight_alone(node))
 
 
 def _part(graph: fx.Graph, node: fx.Node) -> None:
-    picks: dict[Any, list[fx.Node]] = {}
-    for pick in node.users:
-        picks.setdefault(pick.args[1], []).append(pick)
-    for number, same in picks.items():
-        if number == BIAS:
-            made = new_node(graph, node, aten.sum.dim_IntList, (call_arguments(node)["grad_output"], [0, 2, 3]))
-        elif number == WEIGHT and is_slow_at_few_places(node):
-            made = _by_patches(graph, node)
-        else:
-            alone = new_node(graph, node, node.target, (*node.args[:-1], [n == number for n in (IMAGE, WEIGHT, BIAS)]))
-            for pick in same:
-                pick.replace_input_with(node, alone)
-            continue
-        for pick in same:
-            pick.replace_all_uses_with(made)
-            graph.erase_node(pick)
+    def alone(number: int) -> fx.Node:
+        """Of the image or the weight, as the library or a kernel makes it; it lies as at capture."""
+        asked = new_node(graph, node, node.target, (*node.args[:-1], [number == IMAGE, number == WEIGHT, False]))
+        value = next(pick.meta["val"] for pick in node.users if pick.args[1] == number)
+        return node_of(graph, node, operator.getitem, (asked, number), {}, value)
+
+    def of_weight() -> fx.Node:
+        return _by_patches(graph, node) if is_slow_at_few_places(node) else alone(WEIGHT)
+
+    def of_bias() -> fx.Node:
+        return new_node(graph, node, aten.sum.dim_IntList, (call_arguments(node)["grad_output"], [0, 2, 3]))
+
+    replace_gradients(node, (lambda: alone(IMAGE), of_weight, of_bias))
 
 
 def _by_patches(graph: fx.Graph, node: fx.Node) -> fx.Node:
@@ -70,10 +72,10 @@ def _by_patches(graph: fx.Graph, node: fx.Node) -> fx.Node:
         return new_node(graph, node, target, args, kwargs)
 
     shape = list(given["weight"].meta["val"].shape)
-    patches, (above, beside) = given["input"], both(given["padding"])
+    patches, (above, beside) = given["input"], each(given["padding"], 2)
     if above or beside:
         patches = new(aten.constant_pad_nd.default, patches, [beside, beside, above, above], 0.0)
-    for dim, step, apart in zip((2, 3), both(given["stride"]), both(given["dilation"]), strict=True):
+    for dim, step, apart in zip((2, 3), each(given["stride"], 2), each(given["dilation"], 2), strict=True):
         patches = new(aten.unfold.default, patches, dim, (shape[dim] - 1) * apart + 1, step)
         if apart != 1:
             patches = new(aten.slice.Tensor, patches, -1, 0, 1 << 62, apart)

@@ -26,12 +26,14 @@ SMALL = {
 """Convolutions that slide by one, along rows of whole lanes, and the sizes of their images."""
 
 OTHERS = {
-    "stride": (nn.Conv2d(3, 4, 3, padding=1, stride=2), (2, 3, 16, 32)),
-    "groups": (nn.Conv2d(4, 4, 3, padding=1, groups=2), (2, 4, 16, 16)),
-    "rows": (nn.Conv2d(3, 4, 3, padding=1), (2, 3, 16, 15)),
-    "more places behind": (nn.ConvTranspose2d(3, 4, 3, padding=2, dilation=2, output_padding=(1, 0)), (2, 3, 8, 16)),
-    "large": (nn.Conv2d(32, 32, 3, padding=1), (2, 32, 16, 16)),
+    "stride": (nn.Conv2d(3, 4, 3, padding=1, stride=2), (2, 3, 16, 32), 2),
+    "groups": (nn.Conv2d(4, 4, 3, padding=1, groups=2), (2, 4, 16, 16), 2),
+    "rows": (nn.Conv2d(3, 4, 3, padding=1), (2, 3, 16, 15), 2),
+    "more places behind": (nn.ConvTranspose2d(3, 4, 3, padding=2, dilation=2, output_padding=(1, 0)), (2, 3, 8, 16), 2),
+    "large": (nn.Conv2d(32, 32, 3, padding=1), (2, 32, 16, 16), 2),
+    "a larger gradient of the weight": (nn.Conv2d(4, 4, 3, padding=1), (2, 4, 32, 32), 1),
 }
+"""Convolutions that are not small in all, the sizes of their images, and how often the library is called for one."""
 
 
 def gradients(module: nn.Module, net: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
@@ -65,21 +67,12 @@ def test_small_convolutions_are_kernels(name: str) -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_others_are_the_librarys(name: str) -> None:
-    layer, sizes = OTHERS[name]
+    layer, sizes, calls = OTHERS[name]
     net, x = copy.deepcopy(layer), torch.randn(sizes)
     compiled = bridge.compile(net, options={"cache": False})
     for one, other in zip(gradients(compiled, net, x), gradients(layer, layer, x), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-    assert len(called(compiled)) == 2
-
-
-def test_a_larger_gradient_of_a_weight_is_the_librarys_alone() -> None:
-    layer, x = nn.Conv2d(4, 4, 3, padding=1), torch.randn(2, 4, 32, 32)
-    net = copy.deepcopy(layer)
-    compiled = bridge.compile(net, options={"cache": False})
-    for one, other in zip(gradients(compiled, net, x), gradients(layer, layer, x), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    assert len(called(compiled)) == 1
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6 * max(10, other.abs().max().item()))
+    assert len(called(compiled)) == calls
 
 
 def test_frozen_parts_and_inference() -> None:
